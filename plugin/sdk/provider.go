@@ -1,0 +1,229 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// Plugin describes a plugin binary. C is the struct of its configuration: its
+// json tags name the keys, jsonschema tags describe them, and berth tags say
+// what is special about them:
+//
+//	Image string `json:"image" jsonschema:"description=…" berth:"per_workspace"`
+//	Token string `json:"token" berth:"secret"`
+//	Root  string `json:"root" berth:"path"`
+//
+// per_workspace keys may be set for one workspace, secret ones are redacted
+// everywhere, path ones resolve from the configuration file's folder. A key env
+// of type map[string]string is every command's environment (contract C9): the
+// SDK applies it and treats its values as secrets.
+type Plugin[C any] struct {
+	// Name is that of the binary, berth-provider-NAME.
+	Name string
+	// Version is for people.
+	Version string
+	// New makes the provider. It is called once, with a configuration that the
+	// schema accepts. What it returns may implement the optional interfaces of
+	// providers: [Lister], [Announcer], [Ephemeral], [Deviator], [io.Closer].
+	New func(ctx context.Context, config C, env Env) (Provider, error)
+	// Workspace is any value of the type that Create returns, a typed nil will
+	// do: its methods tell what workspaces of this plugin may have.
+	Workspace Workspace
+	// Environment lists the variables that the plugin reads by convention:
+	// exact names, or a prefix with one trailing *.
+	Environment []string
+}
+
+// Env is what a provider may know of where it runs.
+type Env struct {
+	// Provider is the configured provider's name.
+	Provider string
+	// DataDir is a folder of this provider's own on this machine. It need not
+	// exist yet.
+	DataDir string
+	// Logger writes to the host's log under the provider's name.
+	Logger hclog.Logger
+}
+
+// Provider makes, finds and ends workspaces. Ids are the service's own names,
+// any bytes: the SDK encodes them into refs and decodes them.
+type Provider interface {
+	// Create makes a workspace, or returns the one that the same token, or the
+	// same name, made before (contract L2, L4). One that fails leaves nothing.
+	Create(ctx context.Context, req CreateRequest) (Workspace, error)
+	// Attach opens an existing workspace, starts it if it is stopped, and never
+	// creates one; gone is [workspace.ErrUnavailable] (contract L3).
+	Attach(ctx context.Context, id string) (Workspace, error)
+	// Destroy ends a workspace and returns when it can no longer be attached.
+	// Gone already is success; what this provider did not make is
+	// [workspace.ErrInvalid] (contract L6).
+	Destroy(ctx context.Context, id string) error
+}
+
+// CreateRequest says what to create.
+type CreateRequest struct {
+	// Token is berth-<16 hex digits>, the same for every try.
+	Token string
+	// Name is the one asked for, or empty. Then the token is the name.
+	Name string
+	// Labels are the embedder's, valid and without reserved keys. They are
+	// empty unless the provider announces [workspace.FeatureLabels].
+	Labels map[string]string
+	// Overrides is a JSON object of per-workspace keys, or nil: see [Override].
+	Overrides json.RawMessage
+}
+
+// Key is the name under which the workspace is made: Name, or else Token.
+func (r CreateRequest) Key() string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return r.Token
+}
+
+// Workspace is one open workspace. It implements one or more of [Commander]
+// and [Filesystem], and any of [RealPather], [Renamer], [Linker], [Chmoder],
+// [Chtimer], [Announcer], [Watcher] and [io.Closer]. Its methods are called
+// concurrently.
+type Workspace interface {
+	// ID is the service's own name of it.
+	ID() string
+	// Incarnation changes whenever the workspace is replaced under the same id
+	// (contract L8).
+	Incarnation() string
+	// WorkingDir is absolute and canonical (contract C2).
+	WorkingDir() string
+}
+
+// Commander runs commands.
+type Commander interface {
+	// Start starts a command. What it refuses has not started (contract C1,
+	// C2); a program that does not exist or cannot be executed is a process
+	// that exits 127 or 126 with the reason on its stderr (contract C3). The
+	// context is for the start alone.
+	Start(ctx context.Context, cmd Command) (Process, error)
+}
+
+// Command is what to start. The SDK has validated it.
+type Command struct {
+	// RunID is the host's name of this run.
+	RunID string
+	// Args is never empty. A script arrives as /bin/sh -c.
+	Args []string
+	// Dir is absolute.
+	Dir string
+	// Env is to be added to the workspace's own environment.
+	Env map[string]string
+	// Stdin says that the command gets an input; otherwise it is at its end.
+	Stdin bool
+}
+
+// Process is a command that was started. The SDK reads both outputs, at the
+// caller's pace, writes the input, waits, stops it at its limits, and closes it.
+type Process interface {
+	// Stdin is nil unless asked for. Closing it is the end of the input.
+	Stdin() io.WriteCloser
+	// Stdout and Stderr end when the command is done: when its direct process
+	// has exited and what the pipe held then was read, though a background child
+	// may still hold it open (contract C8). Not reading stops the command from
+	// writing more, and loses nothing.
+	Stdout() io.Reader
+	Stderr() io.Reader
+	// Wait returns the exit code when the direct process has ended (contract
+	// C3). A workspace that went away is [workspace.ErrUnavailable], an end
+	// that is not known any other error.
+	Wait() (int, error)
+	// Signal sends to the direct process; one that has ended is
+	// [os.ErrProcessDone].
+	Signal(ctx context.Context, sig workspace.Signal) error
+	// Stop ends the whole process tree, however its processes detached: TERM,
+	// KILL after grace, and return when none is left or 2 s later, telling what
+	// survived and why, or "" (contract C5). It may be called more than once,
+	// and after the end.
+	Stop(grace time.Duration) (survivors string)
+	// Close releases what the host side holds. Background children of a command
+	// that ended go on, and what they write is drained (contract C8).
+	Close() error
+}
+
+// Interfaces of workspaces with files. All but RealPather and Filesystem are
+// optional features (contract F10); without RealPather the SDK resolves by
+// Lstat. Paths arrive absolute, without NUL, but as they were given otherwise:
+// with .. and links in them. Errors name any path: the SDK puts in the caller's.
+type (
+	Filesystem = workspace.Filesystem
+	RealPather = workspace.RealPather
+	Renamer    = workspace.Renamer
+	Linker     = workspace.Linker
+	Chmoder    = workspace.Chmoder
+	Chtimer    = workspace.Chtimer
+)
+
+// Announcer tells features that no method shows. On a workspace:
+// [workspace.FeatureShell], [workspace.FeatureExclusive],
+// [workspace.FeatureAppend]. On a provider: [workspace.FeatureLabels].
+type Announcer interface {
+	Announce() []workspace.Feature
+}
+
+// Watcher notices that its workspace goes away while a command runs.
+type Watcher interface {
+	// Watch returns an error that wraps [workspace.ErrUnavailable] when the
+	// workspace is gone or replaced, or ctx's error (contract L7).
+	Watch(ctx context.Context) error
+}
+
+// Lister tells what the provider made.
+type Lister interface {
+	// List may leave filtering by opts to the SDK.
+	List(ctx context.Context, opts workspace.ListOptions) iter.Seq2[Info, error]
+}
+
+// Info is one workspace in a listing.
+type Info struct {
+	// ID is the service's own name.
+	ID string
+	// Name is the one asked for at its creation, if any.
+	Name string
+	// Labels are the embedder's.
+	Labels map[string]string
+	// Created is zero where not known.
+	Created time.Time
+	// State is the service's own word, such as "running".
+	State string
+	// Details are for people to read, such as the image.
+	Details map[string]string
+}
+
+// Ephemeral is a provider whose workspaces die with its process: it is never
+// stopped for idleness.
+type Ephemeral interface {
+	Ephemeral() bool
+}
+
+// Deviator is a provider that cannot keep every rule of the contract.
+type Deviator interface {
+	Deviations() []Deviation
+}
+
+// Deviation is a rule that is not kept, and why.
+type Deviation struct {
+	Rule   string // such as "L3"
+	Reason string
+}
+
+// Progress says what a Create or Attach is doing.
+type Progress struct {
+	// Text is such as "pulling python:3.12-slim".
+	Text string
+	// Done of Total, zero where not known, in Unit.
+	Done, Total int64
+	Unit        string
+}

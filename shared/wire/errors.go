@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// kinds are the sentinels that callers decide on, with the status code that
+// each is best told by to a peer that does not read our detail. The first one
+// that matches gives the code.
+var kinds = []struct {
+	name string
+	err  error
+	code codes.Code
+}{
+	{"invalid", workspace.ErrInvalid, codes.InvalidArgument},
+	{"unavailable", workspace.ErrUnavailable, codes.FailedPrecondition},
+	{"transient", workspace.ErrTransient, codes.Aborted},
+	{"read_only", workspace.ErrReadOnly, codes.PermissionDenied},
+	{"unsupported", errors.ErrUnsupported, codes.Unimplemented},
+	{"not_exist", fs.ErrNotExist, codes.NotFound},
+	{"exist", fs.ErrExist, codes.AlreadyExists},
+	{"permission", fs.ErrPermission, codes.PermissionDenied},
+	{"closed", fs.ErrClosed, codes.FailedPrecondition},
+	{"canceled", context.Canceled, codes.Canceled},
+	{"deadline_exceeded", context.DeadlineExceeded, codes.DeadlineExceeded},
+	{"process_done", os.ErrProcessDone, codes.NotFound},
+}
+
+// ToStatus makes err fit to be returned from a gRPC handler. Nil stays nil.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	detail := ToDetail(err)
+	code := codes.Unknown
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			code = k.code
+			break
+		}
+	}
+	st, detailErr := status.New(code, statusMessage(detail.GetMessage())).WithDetails(detail)
+	if detailErr != nil { // a detail without UTF-8 strings always marshals
+		return status.Error(code, statusMessage(detail.GetMessage()))
+	}
+	return st.Err()
+}
+
+// statusMessage is for logs: printable ASCII, short.
+func statusMessage(text []byte) string {
+	text = text[:min(len(text), maxStatusMessage)]
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, string(text))
+}
+
+// Detail returns the detail of a status that ToStatus made, or nil if err is
+// not one: a transport's own error, or a plugin that does not send details.
+func Detail(err error) *berthv1.ErrorDetail {
+	st, ok := status.FromError(err)
+	if !ok {
+		return nil
+	}
+	for _, d := range st.Details() {
+		if detail, ok := d.(*berthv1.ErrorDetail); ok {
+			return detail
+		}
+	}
+	return nil
+}
+
+// FromStatus returns the error that ToStatus was given, as far as it crossed: it
+// has the same text, and errors.Is and errors.As find the same. An error that
+// carries no detail of ours is returned as it is.
+func FromStatus(err error) error {
+	if detail := Detail(err); detail != nil {
+		return FromDetail(detail)
+	}
+	return err
+}
+
+// ToDetail writes an error. It keeps the text, up to [MaxErrorText], and the
+// kinds, the errno, the path and the typed error in its chain.
+func ToDetail(err error) *berthv1.ErrorDetail {
+	detail := &berthv1.ErrorDetail{Message: errorText(err)}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			detail.Kinds = append(detail.Kinds, k.name)
+		}
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		detail.Errno = errnoNames[errno]
+	}
+	var pathErr *fs.PathError
+	var linkErr *os.LinkError
+	switch {
+	case errors.As(err, &linkErr):
+		detail.Path = &berthv1.PathDetail{Op: []byte(linkErr.Op), Path: []byte(linkErr.Old), To: []byte(linkErr.New), Message: errorText(linkErr.Err)}
+	case errors.As(err, &pathErr):
+		detail.Path = &berthv1.PathDetail{Op: []byte(pathErr.Op), Path: []byte(pathErr.Path), Message: errorText(pathErr.Err)}
+	}
+	var timeout *workspace.TimeoutError
+	if errors.As(err, &timeout) {
+		detail.Timeout = &berthv1.TimeoutDetail{TimeoutNs: int64(timeout.Timeout), Ceiling: timeout.Ceiling, Survivors: []byte(timeout.Survivors)}
+	}
+	var limit *workspace.OutputLimitError
+	if errors.As(err, &limit) {
+		detail.OutputLimit = &berthv1.OutputLimitDetail{Limit: limit.Limit, Survivors: []byte(limit.Survivors)}
+	}
+	var plug *workspace.PluginError
+	if errors.As(err, &plug) {
+		detail.Plugin = &berthv1.PluginDetail{
+			Provider: []byte(plug.Provider), Op: []byte(plug.Op), RunId: []byte(plug.RunID),
+			Pid: int64(plug.PID), ExitStatus: []byte(plug.ExitStatus), Stderr: FromBytesList(plug.Stderr),
+			MayHaveExecuted: plug.MayHaveExecuted, Reason: []byte(plug.Reason),
+		}
+	}
+	return detail
+}
+
+func errorText(err error) []byte {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) > MaxErrorText {
+		const mark = " … (cut)"
+		text = text[:MaxErrorText-len(mark)] + mark
+	}
+	return []byte(text)
+}
+
+// FromDetail reads an error that ToDetail wrote. Whatever it does not know, a
+// kind of a newer version, leaves an error with its text.
+func FromDetail(detail *berthv1.ErrorDetail) error {
+	var known []error // what errors.Is and errors.As find
+	for _, name := range detail.GetKinds() {
+		for _, k := range kinds {
+			if k.name == name {
+				known = append(known, k.err)
+			}
+		}
+	}
+	if errno, ok := errnos[detail.GetErrno()]; ok {
+		known = append(known, errno)
+	}
+	if t := detail.GetTimeout(); t != nil {
+		known = append(known, &workspace.TimeoutError{Timeout: time.Duration(t.GetTimeoutNs()), Ceiling: t.GetCeiling(), Survivors: string(t.GetSurvivors())})
+	}
+	if l := detail.GetOutputLimit(); l != nil {
+		known = append(known, &workspace.OutputLimitError{Limit: l.GetLimit(), Survivors: string(l.GetSurvivors())})
+	}
+	if p := detail.GetPlugin(); p != nil {
+		known = append(known, &workspace.PluginError{
+			Provider: string(p.GetProvider()), Op: string(p.GetOp()), RunID: string(p.GetRunId()),
+			PID: int(p.GetPid()), ExitStatus: string(p.GetExitStatus()), Stderr: ToBytesList(p.GetStderr()),
+			MayHaveExecuted: p.GetMayHaveExecuted(), Reason: string(p.GetReason()),
+		})
+	}
+	if p := detail.GetPath(); p != nil {
+		cause := simplest(string(p.GetMessage()), known)
+		if p.To != nil {
+			known = []error{&os.LinkError{Op: string(p.GetOp()), Old: string(p.GetPath()), New: string(p.GetTo()), Err: cause}}
+		} else {
+			known = []error{&fs.PathError{Op: string(p.GetOp()), Path: string(p.GetPath()), Err: cause}}
+		}
+	}
+	return simplest(string(detail.GetMessage()), known)
+}
+
+// simplest returns the one known error if that has the text already, so that a
+// plain *fs.PathError or errno arrives as just that.
+func simplest(text string, known []error) error {
+	for _, err := range known {
+		if err.Error() == text && covers(err, known) {
+			return err
+		}
+	}
+	return &remoteError{text: text, known: known}
+}
+
+// covers reports whether all of known can be found in err alone.
+func covers(err error, known []error) bool {
+	for _, k := range known {
+		if !errors.Is(err, k) {
+			return false
+		}
+	}
+	return true
+}
+
+// remoteError is an error from the other side that no single type of ours can
+// stand for.
+type remoteError struct {
+	text  string
+	known []error
+}
+
+func (e *remoteError) Error() string   { return e.text }
+func (e *remoteError) Unwrap() []error { return e.known }
+
+// Format keeps %+v and %#v from showing anything but the text.
+func (e *remoteError) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(e.text)) }
