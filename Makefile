@@ -1,0 +1,63 @@
+# Everything that is done with this repository. `make help` lists it.
+
+GO      ?= go
+BIN     := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+MODULES := . examples/provider-local
+
+# Tools run at pinned versions and are not dependencies of the module.
+BUF           := $(GO) run github.com/bufbuild/buf/cmd/buf@v1.75.0
+GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test cover fuzz lint vet generate generate-check bench vulncheck clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build berth and the plugins into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	cd examples/provider-local && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../$(BIN)/berth-provider-local .
+
+demo: build ## Show the main job on real plugin processes
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/berth-demo ./examples/demo
+	$(BIN)/berth-demo
+
+test: ## Run every test that needs no engine, with the race detector (needs a C compiler)
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) test -race $(TESTFLAGS) ./...); done
+
+cover: ## Run the tests and write coverage.html
+	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...
+	$(GO) tool cover -html=coverage.out -o coverage.html
+	@$(GO) tool cover -func=coverage.out | tail -n 1
+
+FUZZTIME ?= 30s
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@set -e; $(GO) list ./... | while read -r pkg; do \
+	  $(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r target; do \
+	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+lint: ## Check style, mistakes and the direction of imports
+	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml ./...); done
+	cd shared/wire && $(BUF) lint
+
+vet: ## Vet for every platform that we build for
+	@set -e; for os in linux darwin windows; do for m in $(MODULES); do \
+	  echo "GOOS=$$os go vet ./... in $$m"; (cd $$m && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); done; done
+
+generate: ## Generate the Go code of shared/wire/berthv1
+	cd shared/wire && $(BUF) generate
+
+generate-check: generate ## Fail if the generated code was stale
+	git diff --exit-code -- shared/wire/berthv1
+
+bench: build ## Measure the figures of docs/performance.md, with their ratios to baselines
+	CGO_ENABLED=0 $(GO) run ./test/bench -bin $(BIN)
+
+vulncheck: ## Look for known vulnerabilities, where the database can be reached
+	$(GOVULNCHECK) ./...
+
+clean: ## Remove what was built
+	rm -rf $(BIN) coverage.out coverage.html

@@ -1,0 +1,100 @@
+// Command summary reads what `go test -json` wrote, one file a run, and ends
+// with one line, N passed, N failed, N skipped. It fails if a test failed, if
+// none ran, or if one was skipped in every run in which it appeared: a test that
+// is skipped both as root and as an unprivileged user checks nothing.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// event is what we read of one line of go test -json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+}
+
+// tally counts the outcomes of one test over all runs.
+type tally struct{ passed, failed, skipped int }
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: summary FILE.json…")
+		os.Exit(2)
+	}
+	tests := map[string]*tally{}
+	for _, file := range os.Args[1:] {
+		if err := read(file, tests); err != nil {
+			fmt.Fprintln(os.Stderr, "summary:", err)
+			os.Exit(2)
+		}
+	}
+	if !report(tests) {
+		os.Exit(1)
+	}
+}
+
+func read(file string, tests map[string]*tally) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for n := 1; lines.Scan(); n++ {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		// A package that fails without a failed test (a build error, a panic, a
+		// leak found by TestMain) counts under its own name.
+		if e.Test == "" && e.Action != "fail" {
+			continue
+		}
+		name := e.Package + " " + e.Test
+		if tests[name] == nil {
+			tests[name] = &tally{}
+		}
+		switch e.Action {
+		case "pass":
+			tests[name].passed++
+		case "fail":
+			tests[name].failed++
+		case "skip":
+			tests[name].skipped++
+		}
+	}
+	return lines.Err()
+}
+
+func report(tests map[string]*tally) bool {
+	var total tally
+	var failed, unchecked []string
+	for name, t := range tests {
+		total.passed += t.passed
+		total.failed += t.failed
+		total.skipped += t.skipped
+		if t.failed > 0 {
+			failed = append(failed, name)
+		}
+		if t.skipped > 0 && t.passed+t.failed == 0 {
+			unchecked = append(unchecked, name)
+		}
+	}
+	slices.Sort(failed)
+	slices.Sort(unchecked)
+	for _, name := range failed {
+		fmt.Println("failed:", name)
+	}
+	for _, name := range unchecked {
+		fmt.Println("skipped in every run:", name)
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed+len(unchecked), total.skipped)
+	return total.passed > 0 && len(failed) == 0 && len(unchecked) == 0
+}
