@@ -6,21 +6,29 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 )
 
 // event is what we read of one line of go test -json.
 type event struct {
-	Action  string
-	Package string
-	Test    string
+	Action     string
+	Package    string
+	ImportPath string // instead of Package, while building
+	Test       string
+	Output     string
 }
 
-// tally counts the outcomes of one test over all runs.
-type tally struct{ passed, failed, skipped int }
+// tally counts the outcomes of one test over all runs, and keeps what it printed
+// in those in which it failed.
+type tally struct {
+	passed, failed, skipped int
+	output, failures        strings.Builder
+}
 
 func main() {
 	if len(os.Args) < 2 {
@@ -52,34 +60,40 @@ func read(file string, tests map[string]*tally) error {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return fmt.Errorf("%s:%d: %w", file, n, err)
 		}
-		// A package that fails without a failed test (a build error, a panic, a
-		// leak found by TestMain) counts under its own name.
-		if e.Test == "" && e.Action != "fail" {
-			continue
+		name := strings.TrimSpace(cmp.Or(e.Package, e.ImportPath) + " " + e.Test)
+		t := tests[name]
+		if t == nil {
+			t = &tally{}
+			tests[name] = t
 		}
-		name := e.Package + " " + e.Test
-		if tests[name] == nil {
-			tests[name] = &tally{}
-		}
-		switch e.Action {
-		case "pass":
-			tests[name].passed++
-		case "fail":
-			tests[name].failed++
-		case "skip":
-			tests[name].skipped++
+		switch {
+		case e.Action == "output" || e.Action == "build-output":
+			t.output.WriteString(e.Output)
+		case e.Action == "fail":
+			// A package that fails without a failed test (a build error, a panic,
+			// a leak found by TestMain) counts under its own name.
+			t.failed++
+			t.failures.WriteString(t.output.String())
+			t.output.Reset()
+		case e.Test == "": // a package's own pass is no test
+		case e.Action == "pass":
+			t.passed++
+			t.output.Reset()
+		case e.Action == "skip":
+			t.skipped++
+			t.output.Reset()
 		}
 	}
 	return lines.Err()
 }
 
 func report(tests map[string]*tally) bool {
-	var total tally
+	var passed, failures, skipped int
 	var failed, unchecked []string
 	for name, t := range tests {
-		total.passed += t.passed
-		total.failed += t.failed
-		total.skipped += t.skipped
+		passed += t.passed
+		failures += t.failed
+		skipped += t.skipped
 		if t.failed > 0 {
 			failed = append(failed, name)
 		}
@@ -90,11 +104,11 @@ func report(tests map[string]*tally) bool {
 	slices.Sort(failed)
 	slices.Sort(unchecked)
 	for _, name := range failed {
-		fmt.Println("failed:", name)
+		fmt.Printf("failed: %s\n%s\n", name, tests[name].failures.String())
 	}
 	for _, name := range unchecked {
 		fmt.Println("skipped in every run:", name)
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", total.passed, total.failed+len(unchecked), total.skipped)
-	return total.passed > 0 && len(failed) == 0 && len(unchecked) == 0
+	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failures+len(unchecked), skipped)
+	return passed > 0 && len(failed) == 0 && len(unchecked) == 0
 }
