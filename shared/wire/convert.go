@@ -12,7 +12,7 @@ import (
 
 // The bits of a POSIX st_mode, which Linux, macOS and the wire share.
 const (
-	sIFMT   = 0o170000
+	sIFMT   = 0o170000 // the mask; as a type, one that is none of these
 	sIFSOCK = 0o140000
 	sIFLNK  = 0o120000
 	sIFREG  = 0o100000
@@ -43,11 +43,17 @@ func FromFileMode(mode fs.FileMode) uint32 {
 		bits |= sIFBLK
 	case fs.ModeDevice | fs.ModeCharDevice:
 		bits |= sIFCHR
+	default:
+		bits |= sIFMT // not 0, which reads as a regular file
 	}
-	for goBit, bit := range map[fs.FileMode]uint32{fs.ModeSetuid: sISUID, fs.ModeSetgid: sISGID, fs.ModeSticky: sISVTX} {
-		if mode&goBit != 0 {
-			bits |= bit
-		}
+	if mode&fs.ModeSetuid != 0 {
+		bits |= sISUID
+	}
+	if mode&fs.ModeSetgid != 0 {
+		bits |= sISGID
+	}
+	if mode&fs.ModeSticky != 0 {
+		bits |= sISVTX
 	}
 	return bits
 }
@@ -142,7 +148,7 @@ func ToEnv(vars []*berthv1.EnvVar) map[string]string {
 	return env
 }
 
-// FromBytesList and ToBytesList carry strings of any bytes.
+// FromBytesList writes strings of any bytes.
 func FromBytesList(list []string) [][]byte {
 	out := make([][]byte, len(list))
 	for i, s := range list {

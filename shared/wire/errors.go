@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
+
+const kindUnsupported = "unsupported"
 
 // kinds are the sentinels that callers decide on, with the status code that
 // each is best told by to a peer that does not read our detail. The first one
@@ -29,7 +32,7 @@ var kinds = []struct {
 	{"unavailable", workspace.ErrUnavailable, codes.FailedPrecondition},
 	{"transient", workspace.ErrTransient, codes.Aborted},
 	{"read_only", workspace.ErrReadOnly, codes.PermissionDenied},
-	{"unsupported", errors.ErrUnsupported, codes.Unimplemented},
+	{kindUnsupported, errors.ErrUnsupported, codes.Unimplemented},
 	{"not_exist", fs.ErrNotExist, codes.NotFound},
 	{"exist", fs.ErrExist, codes.AlreadyExists},
 	{"permission", fs.ErrPermission, codes.PermissionDenied},
@@ -39,21 +42,38 @@ var kinds = []struct {
 	{"process_done", os.ErrProcessDone, codes.NotFound},
 }
 
-// ToStatus makes err fit to be returned from a gRPC handler. Nil stays nil.
+// bare is what a status means that carries no detail of ours: one of gRPC's own
+// (a call that the plugin does not know), or of a plugin that sends none. Codes
+// that are missing here say nothing about the request: gRPC gives them itself
+// when a connection or a deadline ends.
+var bare = map[codes.Code]error{
+	codes.InvalidArgument:  workspace.ErrInvalid,
+	codes.NotFound:         fs.ErrNotExist,
+	codes.AlreadyExists:    fs.ErrExist,
+	codes.PermissionDenied: fs.ErrPermission,
+	codes.Aborted:          workspace.ErrTransient,
+	codes.Unimplemented:    errors.ErrUnsupported,
+}
+
+// ToStatus makes err fit to be returned from a gRPC handler. Nil stays nil, and
+// so does what ToStatus made.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
 	}
+	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok && Detail(err) != nil { //nolint:errorlint // err itself, not what it wraps
+		return err
+	}
 	detail := ToDetail(err)
 	code := codes.Unknown
 	for _, k := range kinds {
-		if errors.Is(err, k.err) {
+		if slices.Contains(detail.GetKinds(), k.name) {
 			code = k.code
 			break
 		}
 	}
 	st, detailErr := status.New(code, statusMessage(detail.GetMessage())).WithDetails(detail)
-	if detailErr != nil { // a detail without UTF-8 strings always marshals
+	if detailErr != nil { // our strings are ASCII, so a detail always marshals
 		return status.Error(code, statusMessage(detail.GetMessage()))
 	}
 	return st.Err()
@@ -86,23 +106,39 @@ func Detail(err error) *berthv1.ErrorDetail {
 }
 
 // FromStatus returns the error that ToStatus was given, as far as it crossed: it
-// has the same text, and errors.Is and errors.As find the same. An error that
-// carries no detail of ours is returned as it is.
+// has the same text, and errors.Is and errors.As find the same. A status
+// without a detail of ours keeps its text and is what its code plainly says, such
+// as errors.ErrUnsupported for Unimplemented. Anything else, a transport's
+// error too, is returned as it is.
 func FromStatus(err error) error {
 	if detail := Detail(err); detail != nil {
 		return FromDetail(detail)
 	}
+	if known, ok := bare[status.Code(err)]; ok {
+		return &remoteError{text: err.Error(), known: []error{known, err}}
+	}
 	return err
 }
 
-// ToDetail writes an error. It keeps the text, up to [MaxErrorText], and the
-// kinds, the errno, the path and the typed error in its chain.
-func ToDetail(err error) *berthv1.ErrorDetail {
-	detail := &berthv1.ErrorDetail{Message: errorText(err)}
+// ToDetail writes an error. It keeps the text, the kinds, the errno, the path
+// and the typed errors in its chain, each text up to [MaxErrorText]. An error
+// that panics when it is asked, a nil pointer in an interface, is one with just
+// a text.
+func ToDetail(err error) (detail *berthv1.ErrorDetail) {
+	defer func() {
+		if recover() != nil {
+			detail = &berthv1.ErrorDetail{Message: cut(fmt.Sprintf("broken error value of type %T: %v", err, err), MaxErrorText)}
+		}
+	}()
+	detail = &berthv1.ErrorDetail{Message: errorText(err)}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			detail.Kinds = append(detail.Kinds, k.name)
 		}
+	}
+	if status.Code(err) == codes.Unimplemented && !slices.Contains(detail.Kinds, kindUnsupported) {
+		// A call that the generated code answers: the plugin has no such feature.
+		detail.Kinds = append(detail.Kinds, kindUnsupported)
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -112,24 +148,30 @@ func ToDetail(err error) *berthv1.ErrorDetail {
 	var linkErr *os.LinkError
 	switch {
 	case errors.As(err, &linkErr):
-		detail.Path = &berthv1.PathDetail{Op: []byte(linkErr.Op), Path: []byte(linkErr.Old), To: []byte(linkErr.New), Message: errorText(linkErr.Err)}
+		detail.Path = &berthv1.PathDetail{
+			Op: cut(linkErr.Op, maxErrorWord), Path: cut(linkErr.Old, MaxErrorText), To: cut(linkErr.New, MaxErrorText),
+			Message: errorText(linkErr.Err),
+		}
 	case errors.As(err, &pathErr):
-		detail.Path = &berthv1.PathDetail{Op: []byte(pathErr.Op), Path: []byte(pathErr.Path), Message: errorText(pathErr.Err)}
+		detail.Path = &berthv1.PathDetail{
+			Op: cut(pathErr.Op, maxErrorWord), Path: cut(pathErr.Path, MaxErrorText),
+			Message: errorText(pathErr.Err),
+		}
 	}
 	var timeout *workspace.TimeoutError
 	if errors.As(err, &timeout) {
-		detail.Timeout = &berthv1.TimeoutDetail{TimeoutNs: int64(timeout.Timeout), Ceiling: timeout.Ceiling, Survivors: []byte(timeout.Survivors)}
+		detail.Timeout = &berthv1.TimeoutDetail{TimeoutNs: int64(timeout.Timeout), Ceiling: timeout.Ceiling, Survivors: cut(timeout.Survivors, MaxErrorText)}
 	}
 	var limit *workspace.OutputLimitError
 	if errors.As(err, &limit) {
-		detail.OutputLimit = &berthv1.OutputLimitDetail{Limit: limit.Limit, Survivors: []byte(limit.Survivors)}
+		detail.OutputLimit = &berthv1.OutputLimitDetail{Limit: limit.Limit, Survivors: cut(limit.Survivors, MaxErrorText)}
 	}
 	var plug *workspace.PluginError
 	if errors.As(err, &plug) {
 		detail.Plugin = &berthv1.PluginDetail{
-			Provider: []byte(plug.Provider), Op: []byte(plug.Op), RunId: []byte(plug.RunID),
-			Pid: int64(plug.PID), ExitStatus: []byte(plug.ExitStatus), Stderr: FromBytesList(plug.Stderr),
-			MayHaveExecuted: plug.MayHaveExecuted, Reason: []byte(plug.Reason),
+			Provider: cut(plug.Provider, maxErrorWord), Op: cut(plug.Op, maxErrorWord), RunId: cut(plug.RunID, maxErrorWord),
+			Pid: int64(plug.PID), ExitStatus: cut(plug.ExitStatus, maxErrorWord), Stderr: lastLines(plug.Stderr),
+			MayHaveExecuted: plug.MayHaveExecuted, Reason: cut(plug.Reason, MaxErrorText),
 		}
 	}
 	return detail
@@ -139,23 +181,40 @@ func errorText(err error) []byte {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	if len(text) > MaxErrorText {
+	return cut(err.Error(), MaxErrorText)
+}
+
+// cut keeps the first most bytes of a text, and says so where it cuts.
+func cut(text string, most int) []byte {
+	if len(text) > most {
 		const mark = " … (cut)"
-		text = text[:MaxErrorText-len(mark)] + mark
+		text = text[:most-len(mark)] + mark
 	}
 	return []byte(text)
+}
+
+// lastLines keeps the last lines that fit into [MaxErrorText] together, each
+// with the byte or two that it costs to tell its length.
+func lastLines(lines []string) [][]byte {
+	room, first := MaxErrorText, len(lines)
+	for first > 0 && room >= maxErrorWord {
+		first--
+		room -= min(len(lines[first]), maxErrorWord) + 4
+	}
+	kept := make([][]byte, 0, len(lines)-first)
+	for _, line := range lines[first:] {
+		kept = append(kept, cut(line, maxErrorWord))
+	}
+	return kept
 }
 
 // FromDetail reads an error that ToDetail wrote. Whatever it does not know, a
 // kind of a newer version, leaves an error with its text.
 func FromDetail(detail *berthv1.ErrorDetail) error {
-	var known []error // what errors.Is and errors.As find
-	for _, name := range detail.GetKinds() {
-		for _, k := range kinds {
-			if k.name == name {
-				known = append(known, k.err)
-			}
+	var known []error         // what errors.Is and errors.As find
+	for _, k := range kinds { // not the other way round: a peer may repeat a kind a million times
+		if slices.Contains(detail.GetKinds(), k.name) {
+			known = append(known, k.err)
 		}
 	}
 	if errno, ok := errnos[detail.GetErrno()]; ok {
@@ -215,6 +274,3 @@ type remoteError struct {
 
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.known }
-
-// Format keeps %+v and %#v from showing anything but the text.
-func (e *remoteError) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(e.text)) }

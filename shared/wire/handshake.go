@@ -45,8 +45,17 @@ const (
 	// ConnWindow is gRPC's window of one connection. It is given back when bytes
 	// arrive, not when they are read, so a slow stream does not hold it.
 	ConnWindow = 8 << 20
-	// MaxErrorText is how much of an error's text crosses, in bytes.
+	// MaxHeaders is gRPC's limit on the headers of one call, which hold an
+	// error's status with its detail. It is set on both sides: gRPC's own default
+	// differs between releases, and a header over it ends the whole connection.
+	MaxHeaders = 2 << 20
+	// MaxErrorText is how much of each text of an error crosses, in bytes: its
+	// message, its path, its cause and so on. All of one detail together, base64
+	// in a header, stay well under MaxHeaders.
 	MaxErrorText = 64 << 10
+	// maxErrorWord is the same for what is a word or two: an operation, the name
+	// of a provider or run, an exit status.
+	maxErrorWord = 1 << 10
 	// maxStatusMessage is how much ASCII stands in the status itself.
 	maxStatusMessage = 4 << 10
 )
@@ -56,6 +65,7 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxHeaderListSize(MaxHeaders),
 		grpc.StaticStreamWindowSize(StreamWindow),
 		grpc.StaticConnWindowSize(ConnWindow),
 	}
@@ -69,6 +79,7 @@ func DialOptions() []grpc.DialOption {
 			grpc.MaxCallRecvMsgSize(MaxMessage),
 			grpc.MaxCallSendMsgSize(MaxMessage),
 		),
+		grpc.WithMaxHeaderListSize(MaxHeaders),
 		grpc.WithStaticStreamWindowSize(StreamWindow),
 		grpc.WithStaticConnWindowSize(ConnWindow),
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -31,6 +33,16 @@ const (
 const (
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
+)
+
+// What execve takes on Linux, wherever a workspace runs, so that every provider
+// refuses alike what some could not run (contract C1).
+const (
+	// maxExecString is the longest argument or NAME=VALUE, its NUL included.
+	maxExecString = 128 << 10
+	// maxExecTotal is the most for all of them, each with its NUL and a pointer.
+	// A system with a small stack limit takes less, and says so itself.
+	maxExecTotal = 6 << 20
 )
 
 // Command is something to run in a workspace: either Args or Script.
@@ -66,7 +78,8 @@ type Command struct {
 }
 
 // Validate checks what no provider could run (contract C1, C5). The error
-// wraps [ErrInvalid]; it never repeats a value from Env.
+// wraps [ErrInvalid], and [syscall.E2BIG] for a command that is too long; it
+// never repeats a value from Env.
 func (c Command) Validate() error {
 	switch {
 	case len(c.Args) == 0 && c.Script == "":
@@ -94,7 +107,39 @@ func (c Command) Validate() error {
 	if strings.IndexByte(c.Dir, 0) >= 0 {
 		return fmt.Errorf("command: Dir %s holds a NUL byte: %w", quote(c.Dir), ErrInvalid)
 	}
-	return ValidateEnv(c.Env)
+	if err := ValidateEnv(c.Env); err != nil {
+		return err
+	}
+	return c.validateSize()
+}
+
+func (c Command) validateSize() error {
+	const perString = 1 + 8 // its NUL and its pointer
+	total := 0
+	check := func(n int, what func() string) error {
+		total += n + perString
+		if n >= maxExecString {
+			return fmt.Errorf("command: %s has %d bytes, at most %d are possible: %w (%w)", what(), n, maxExecString-1, ErrInvalid, syscall.E2BIG)
+		}
+		return nil
+	}
+	for i, arg := range c.Args {
+		if err := check(len(arg), func() string { return fmt.Sprintf("argument %d", i) }); err != nil {
+			return err
+		}
+	}
+	if err := check(len(c.Script), func() string { return "the script" }); err != nil {
+		return err
+	}
+	for name, value := range c.Env {
+		if err := check(len(name)+1+len(value), func() string { return "the variable " + quote(name) }); err != nil {
+			return err
+		}
+	}
+	if total > maxExecTotal {
+		return fmt.Errorf("command: its arguments and environment have %d bytes together, at most %d are possible: %w (%w)", total, maxExecTotal, ErrInvalid, syscall.E2BIG)
+	}
+	return nil
 }
 
 // ValidateEnv checks the names and values of environment variables (contract
@@ -124,11 +169,23 @@ type Result struct {
 	Stdout, Stderr []byte
 }
 
-// StdoutText is Stdout with each undecodable byte replaced by U+FFFD.
-func (r *Result) StdoutText() string { return text(r.Stdout) }
+// StdoutText is Stdout with each undecodable byte replaced by U+FFFD. Of a nil
+// result it is empty.
+func (r *Result) StdoutText() string {
+	if r == nil {
+		return ""
+	}
+	return text(r.Stdout)
+}
 
-// StderrText is Stderr with each undecodable byte replaced by U+FFFD.
-func (r *Result) StderrText() string { return text(r.Stderr) }
+// StderrText is Stderr with each undecodable byte replaced by U+FFFD. Of a nil
+// result it is empty.
+func (r *Result) StderrText() string {
+	if r == nil {
+		return ""
+	}
+	return text(r.Stderr)
+}
 
 // text replaces byte by byte: strings.ToValidUTF8 would fold a run of bad
 // bytes into one character, and so drop something.
@@ -152,6 +209,17 @@ const (
 	SignalUser1     Signal = "USR1"
 	SignalUser2     Signal = "USR2"
 )
+
+// Validate checks the form of a signal's name, such as TERM or RTMIN+1. The
+// error wraps [ErrInvalid].
+func (s Signal) Validate() error {
+	if signalPattern.MatchString(string(s)) && !strings.HasPrefix(string(s), "SIG") {
+		return nil
+	}
+	return fmt.Errorf("signal %s: want a POSIX name without SIG, such as TERM: %w", quote(string(s)), ErrInvalid)
+}
+
+var signalPattern = regexp.MustCompile(`^[A-Z][A-Z0-9]{0,14}([+-][0-9]{1,2})?$`)
 
 // Process is a command that was started, as in os/exec.
 type Process interface {

@@ -7,7 +7,8 @@ import (
 )
 
 // maxIDLen is the longest id in bytes as written. Every service that we know
-// of names its things in less, and it keeps a ref usable as a file name.
+// of names its things in less, and it keeps an id within the length of a file
+// name.
 const maxIDLen = 255
 
 // Ref is the only way back to a workspace. Its JSON form is
@@ -86,10 +87,10 @@ func (r *Ref) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// refJSON is the JSON form. Pointers tell a missing member from an empty one.
+// refJSON is the JSON form.
 type refJSON struct {
-	Provider *string `json:"provider"`
-	ID       *string `json:"id"`
+	Provider string `json:"provider"`
+	ID       string `json:"id"`
 }
 
 // MarshalJSON returns the JSON form of a valid ref.
@@ -97,23 +98,32 @@ func (r Ref) MarshalJSON() ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(refJSON{&r.Provider, &r.ID})
+	return json.Marshal(refJSON(r))
 }
 
-// UnmarshalJSON reads the JSON form and ignores members that it does not know.
-// The error wraps [ErrInvalid].
+// UnmarshalJSON reads the JSON form and ignores members that it does not know,
+// "Provider" and "ID" among them: names are exact. Of a member that is there
+// twice the last one counts, as JSON's readers have it everywhere. The error wraps
+// [ErrInvalid].
 func (r *Ref) UnmarshalJSON(data []byte) error {
-	var raw refJSON
-	if err := json.Unmarshal(data, &raw); err != nil {
+	// A struct would take names in any case.
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
 		return fmt.Errorf(`ref: want {"provider": …, "id": …}: %w (%v)`, ErrInvalid, err)
 	}
-	switch {
-	case raw.Provider == nil:
-		return fmt.Errorf(`ref: no "provider": %w`, ErrInvalid)
-	case raw.ID == nil:
-		return fmt.Errorf(`ref: no "id": %w`, ErrInvalid)
+	var ref Ref
+	for _, m := range []struct {
+		name  string
+		value *string
+	}{{"provider", &ref.Provider}, {"id", &ref.ID}} {
+		raw, ok := members[m.name]
+		if !ok || string(raw) == "null" {
+			return fmt.Errorf("ref: no %q: %w", m.name, ErrInvalid)
+		}
+		if err := json.Unmarshal(raw, m.value); err != nil {
+			return fmt.Errorf("ref: %q is not a string: %w", m.name, ErrInvalid)
+		}
 	}
-	ref := Ref{Provider: *raw.Provider, ID: *raw.ID}
 	if err := ref.Validate(); err != nil {
 		return err
 	}
