@@ -120,6 +120,17 @@ func FromStatus(err error) error {
 	return err
 }
 
+// Answered reports whether err is what the plugin answered: it carries a detail of
+// ours, or a code that says as much. Any other is a failure of the plugin or of
+// the connection to it, after which only the host knows what may have happened.
+func Answered(err error) bool {
+	if Detail(err) != nil {
+		return true
+	}
+	_, ok := bare[status.Code(err)]
+	return ok
+}
+
 // ToDetail writes an error. It keeps the text, the kinds, the errno, the path
 // and the typed errors in its chain, each text up to [MaxErrorText]. An error
 // that panics when it is asked, a nil pointer in an interface, is one with just
