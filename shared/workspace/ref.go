@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -103,9 +104,14 @@ func (r Ref) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads the JSON form and ignores members that it does not know,
 // "Provider" and "ID" among them: names are exact. Of a member that is there
-// twice the last one counts, as JSON's readers have it everywhere. The error wraps
+// twice the last one counts, as JSON's readers have it everywhere. A string is read
+// as the text form: that is what a Ref is as the key of a map. The error wraps
 // [ErrInvalid].
 func (r *Ref) UnmarshalJSON(data []byte) error {
+	var text string
+	if bytes.HasPrefix(data, []byte{'"'}) && json.Unmarshal(data, &text) == nil {
+		return r.UnmarshalText([]byte(text))
+	}
 	// A struct would take names in any case.
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
