@@ -1,0 +1,102 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Binary is one plugin binary on this machine.
+type Binary struct {
+	// Name is the plugin's: NAME of berth-provider-NAME.
+	Name string
+	// Path is absolute, and as it was found: a link is not resolved.
+	Path string
+
+	info   fs.FileInfo // what stood at Path when it was found
+	digest *digest
+}
+
+func newBinary(name, path string, info fs.FileInfo) Binary {
+	return Binary{Name: name, Path: path, info: info, digest: &digest{}}
+}
+
+// Same reports whether other is the same file, unchanged as far as inode, size
+// and modification time tell.
+func (b Binary) Same(other Binary) bool {
+	return b.Path == other.Path && b.info != nil && other.info != nil && sameFile(b.info, other.info)
+}
+
+func sameFile(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// digest is computed once for a file that does not change.
+type digest struct {
+	mu   sync.Mutex
+	info fs.FileInfo // of the file that was read
+	sum  atomic.Pointer[string]
+}
+
+// Digest returns "sha256:" and the hex digest of the bytes that stand at Path
+// now. It is computed once and again only when inode, size or modification time
+// of the opened file have changed.
+func (b Binary) Digest() (string, error) {
+	file, err := os.Open(b.Path)
+	if err != nil {
+		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
+	}
+	d := b.digest
+	if d == nil { // a Binary that was not found here
+		d = &digest{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.info != nil && sameFile(d.info, info) {
+		return *d.sum.Load(), nil
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
+	}
+	sum := "sha256:" + hex.EncodeToString(hash.Sum(nil))
+	d.sum.Store(&sum)
+	d.info = info
+	return sum, nil
+}
+
+// KnownDigest returns the digest if [Binary.Digest] has computed it, or "". It
+// never waits.
+func (b Binary) KnownDigest() string {
+	if b.digest == nil {
+		return ""
+	}
+	if sum := b.digest.sum.Load(); sum != nil {
+		return *sum
+	}
+	return ""
+}
+
+// executable returns nil if info is that of a file that can be executed.
+func executable(path string, info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file (%s)", path, info.Mode().Type())
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o111 == 0:
+		return fmt.Errorf("%s is not executable (mode %04o): chmod +x it", path, info.Mode().Perm())
+	}
+	return nil
+}

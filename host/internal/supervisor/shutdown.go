@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// cutGrace is how long a plugin may take to end by itself when no time is left:
+// enough to stop what it runs, short enough for someone who waits.
+const cutGrace = 500 * time.Millisecond
+
+// Shutdown takes no more calls, waits for those in flight until ctx ends, and
+// then ends the plugin and its process group: in order if it does so in time,
+// killed otherwise. It returns when nothing is left. Afterwards Acquire fails
+// with an error that wraps [fs.ErrClosed]. An error tells that calls were cut
+// off, or that a process could not be ended.
+func (s *Supervisor) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		<-s.gone
+		return nil
+	}
+	s.closed = true
+	start := s.start
+	s.mu.Unlock()
+	defer close(s.gone)
+
+	s.cancel(s.errClosed()) // a start under way, and waits for the next
+	if start != nil {
+		<-start.done
+	}
+	cutErr := s.drain(ctx)
+	s.mu.Lock()
+	p := s.running
+	s.mu.Unlock()
+	var stopErr error
+	if p != nil {
+		stopErr = s.stop(ctx, p)
+	}
+	close(s.cut)
+	s.work.Wait()
+	s.mu.Lock()
+	s.update(func(st *Status) { st.State, st.PID, st.Started = Closed, 0, time.Time{} })
+	s.mu.Unlock()
+	return errors.Join(cutErr, stopErr)
+}
+
+// drain waits until no call is in flight.
+func (s *Supervisor) drain(ctx context.Context) error {
+	s.mu.Lock()
+	idle := make(chan struct{})
+	if s.calls.Load() == 0 {
+		close(idle)
+	} else {
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	default:
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("provider %s: shut down with %d calls in flight: %w", s.cfg.Provider, s.calls.Load(), ctx.Err())
+	}
+}
+
+// stop ends the running plugin.
+func (s *Supervisor) stop(ctx context.Context, p *plugin) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+		defer cancel()
+	}
+	if err := p.backend.Stop(ctx); err != nil {
+		return fmt.Errorf("provider %s: stop: %w", s.cfg.Provider, err)
+	}
+	return nil
+}
+
+// release takes back an instance.
+func (s *Supervisor) release(p *plugin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.refs--
+	if p.ended && p.refs == 0 {
+		close(p.free)
+	}
+	if s.calls.Add(-1) == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}

@@ -1,0 +1,194 @@
+// Package supervisor keeps the plugin of one provider running: it is started
+// once, whoever asks, described and configured at each start, watched, started
+// again after it died, and drained in the end. [New] starts nothing;
+// [Supervisor.Acquire] does.
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+)
+
+// Config says which plugin to run, and how.
+type Config struct {
+	// Provider is the configured provider's name.
+	Provider string
+	// Find looks the binary up, at each start.
+	Find func() (catalog.Binary, error)
+	// InProcess, instead of Find, registers the provider on a server in this
+	// process, which is reached over a pipe. It is called at each start.
+	InProcess func(grpc.ServiceRegistrar)
+	// Configure makes the configuration after Describe, at each start. Its error
+	// fails the start and is returned as it is to all who wait. Without it, or
+	// with a nil request, the plugin is described and not configured.
+	Configure func(ctx context.Context, bin catalog.Binary, d *berthv1.DescribeResponse) (*berthv1.ConfigureRequest, error)
+	// Dir is the plugin's working directory, Env its complete environment.
+	Dir string
+	Env []string
+	// StartTimeout bounds a start up to its configuration. Zero is
+	// process.DefaultStartTimeout.
+	StartTimeout time.Duration
+	// Logger gets what the plugin logs and what becomes of it, under the
+	// provider's name. Nil discards it.
+	Logger hclog.Logger
+	// Redact is applied to whatever the plugin writes on stderr or stdout before
+	// it is logged or put into an error. Nil changes nothing.
+	Redact func(string) string
+	// HostVersion is told to the plugin.
+	HostVersion string
+
+	// LivenessInterval is between two health checks, and how long one may take.
+	// Zero is [DefaultLivenessInterval], a negative one means no checks.
+	LivenessInterval time.Duration
+	// BackoffMax is the longest wait before a start. Zero is
+	// [DefaultBackoffMax], a negative one means no wait.
+	BackoffMax time.Duration
+	// HealthyAfter is how long a plugin must have lived for its death to be the
+	// first one. Zero is [DefaultHealthyAfter].
+	HealthyAfter time.Duration
+}
+
+// Supervisor runs the plugin of one provider. Its methods may be called
+// concurrently.
+type Supervisor struct {
+	cfg    Config
+	logger hclog.Logger
+	status atomic.Pointer[Status]
+	calls  atomic.Int64
+	ctx    context.Context // ends with Shutdown; stops starts and waits
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // every goroutine of this supervisor
+
+	mu      sync.Mutex
+	closed  bool
+	start   *attempt // the start under way
+	running *plugin  // the one that was started last, dead or alive
+	backoff backoff
+	last    catalog.Binary // the last one started, for its digest
+	idle    chan struct{}  // closed when no call is in flight; made by Shutdown
+	starts  int
+	lastErr error
+
+	cut  chan struct{} // closed when a shutdown does not wait for callers any more
+	gone chan struct{} // closed when Shutdown has ended everything
+}
+
+// attempt is one start, with all who wait for it.
+type attempt struct {
+	done chan struct{}
+	err  error
+}
+
+// New makes a supervisor. It starts nothing.
+func New(cfg Config) *Supervisor {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	if cfg.LivenessInterval == 0 {
+		cfg.LivenessInterval = DefaultLivenessInterval
+	}
+	if cfg.BackoffMax == 0 {
+		cfg.BackoffMax = DefaultBackoffMax
+	}
+	if cfg.HealthyAfter == 0 {
+		cfg.HealthyAfter = DefaultHealthyAfter
+	}
+	s := &Supervisor{
+		cfg:     cfg,
+		logger:  cfg.Logger.Named(cfg.Provider),
+		cut:     make(chan struct{}),
+		gone:    make(chan struct{}),
+		backoff: backoff{max: cfg.BackoffMax, healthyAfter: cfg.HealthyAfter},
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.publish(Status{Provider: cfg.Provider, State: Stopped})
+	return s
+}
+
+// Acquire returns the running plugin and starts it if there is none. However
+// many call it, one process is started. A caller whose ctx ends leaves at once;
+// the start goes on for the others and for the next call. Each instance is
+// released once.
+func (s *Supervisor) Acquire(ctx context.Context) (*Instance, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("provider %s: start: %w", s.cfg.Provider, err)
+		}
+		inst, at, wait, err := s.join()
+		switch {
+		case err != nil:
+			return nil, err
+		case inst != nil:
+			return inst, nil
+		case wait > 0:
+			if err := s.waitBackoff(ctx, wait); err != nil {
+				return nil, err
+			}
+		default:
+			select {
+			case <-at.done:
+				if at.err != nil {
+					return nil, at.err
+				}
+			case <-ctx.Done():
+				return nil, fmt.Errorf("provider %s: its plugin is still starting: %w", s.cfg.Provider, ctx.Err())
+			}
+		}
+	}
+}
+
+// join takes the running plugin, or the start under way, or begins one, or tells
+// how long to wait before that.
+func (s *Supervisor) join() (*Instance, *attempt, time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, 0, s.errClosed()
+	}
+	if s.running != nil && s.running.alive() {
+		s.running.refs++
+		s.calls.Add(1)
+		return &Instance{s: s, plugin: s.running}, nil, 0, nil
+	}
+	if s.start != nil {
+		return nil, s.start, 0, nil
+	}
+	if wait := s.backoff.wait(time.Now()); wait > 0 {
+		return nil, nil, wait, nil
+	}
+	s.start = &attempt{done: make(chan struct{})}
+	s.work.Add(1)
+	go s.runStart(s.start)
+	return nil, s.start, 0, nil
+}
+
+// waitBackoff waits before the next start of a plugin that keeps dying.
+func (s *Supervisor) waitBackoff(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ctx.Done():
+		return s.errClosed()
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("provider %s: its plugin ended %d times in a row and is started again in %v (last: %w): %w",
+			s.cfg.Provider, s.backoff.deaths, wait.Round(time.Millisecond), s.lastErr, ctx.Err())
+	}
+}
+
+func (s *Supervisor) errClosed() error {
+	return fmt.Errorf("provider %s: host is shut down: %w", s.cfg.Provider, fs.ErrClosed)
+}

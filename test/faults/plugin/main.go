@@ -1,0 +1,139 @@
+// This plugin misbehaves as it is told, see package faults.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/test/faults"
+)
+
+// how is NAME of the binary berth-provider-NAME.
+func how() string {
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	return strings.TrimPrefix(name, wire.BinaryPrefix)
+}
+
+var _ = func() bool { // as early as an init function
+	if how() == faults.PanicInit {
+		panic("no luck at init")
+	}
+	return true
+}()
+
+func main() {
+	switch how() {
+	case faults.Slow:
+		time.Sleep(3 * time.Second)
+	case faults.Silent:
+		select {}
+	case faults.Exit7:
+		fmt.Fprintln(os.Stderr, "cannot find the flux capacitor")
+		os.Exit(7)
+	case faults.Exit0:
+		os.Exit(0)
+	case faults.Garbage:
+		garbage := make([]byte, 100<<10)
+		_, _ = rand.Read(garbage)
+		_, _ = os.Stdout.Write(garbage)
+	case faults.PrintFirst:
+		fmt.Println("hello from a library")
+	case faults.CloseStdout:
+		_ = os.Stdout.Close()
+		time.Sleep(time.Hour)
+	case faults.NoServer, faults.FrozenStart:
+		fakeServer(how() == faults.FrozenStart)
+	case faults.Elsewhere:
+		dir, err := os.MkdirTemp("", "elsewhere")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		_ = os.Setenv(plugin.EnvUnixSocketDir, dir)
+	case faults.Lifeline:
+		ignoreParentDeath()
+		go awaitLifeline()
+	}
+	serve()
+}
+
+func serve() {
+	version := wire.ProtocolV1
+	if how() == faults.OtherVersion {
+		version = 99
+	}
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig:  wire.Handshake(),
+		VersionedPlugins: map[int]plugin.PluginSet{version: {wire.PluginName: served{}}},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			if how() == faults.Nonsense {
+				opts = append(opts, grpc.ForceServerCodec(nonsense{}))
+			}
+			return grpc.NewServer(opts...)
+		},
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: os.Stderr, JSONFormat: true}),
+	})
+}
+
+// served makes the provider known to go-plugin.
+type served struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+	berthv1.RegisterProviderServer(s, &provider{})
+	return nil
+}
+
+func (served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, nil
+}
+
+// nonsense is a codec whose every message is garbage.
+type nonsense struct{}
+
+func (nonsense) Marshal(any) ([]byte, error) { return []byte("\xff\xff\xff\xffnonsense"), nil }
+func (nonsense) Unmarshal([]byte, any) error { return nil }
+func (nonsense) Name() string                { return "proto" }
+
+// fakeServer shakes hands and then speaks no HTTP/2.
+func fakeServer(freeze bool) {
+	path := filepath.Join(os.Getenv(plugin.EnvUnixSocketDir), "plugin1")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("1|%d|unix|%s|grpc|\n", wire.ProtocolV1, path)
+	if freeze {
+		freezeSelf()
+	}
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.9\r\n"))
+		_ = conn.Close()
+	}
+}
+
+// awaitLifeline ends the process when its host is gone.
+func awaitLifeline() {
+	fd, err := strconv.Atoi(os.Getenv(wire.LifelineEnv))
+	if err != nil {
+		panic("no lifeline: " + err.Error())
+	}
+	_, _ = os.NewFile(uintptr(fd), "lifeline").Read(make([]byte, 1))
+	os.Exit(3)
+}
