@@ -1,9 +1,18 @@
 package host
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
+	"syscall"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-dev/berth/host/internal/supervisor"
+	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -36,3 +45,90 @@ func (e *ConfigError) Error() string {
 
 // Unwrap makes it a [workspace.ErrInvalid].
 func (e *ConfigError) Unwrap() error { return workspace.ErrInvalid }
+
+// foreign reads a status without a detail of ours: that of a plugin which is
+// not made with our SDK, or of gRPC itself in a plugin that lacks the call.
+func foreign(st *status.Status) error {
+	kind := map[codes.Code]error{
+		codes.Unimplemented:      errors.ErrUnsupported,
+		codes.InvalidArgument:    workspace.ErrInvalid,
+		codes.OutOfRange:         workspace.ErrInvalid,
+		codes.FailedPrecondition: workspace.ErrUnavailable,
+		codes.Aborted:            workspace.ErrTransient,
+		codes.NotFound:           fs.ErrNotExist,
+		codes.AlreadyExists:      fs.ErrExist,
+		codes.PermissionDenied:   fs.ErrPermission,
+		codes.Unauthenticated:    fs.ErrPermission,
+	}[st.Code()]
+	text := shorten(strings.ToValidUTF8(st.Message(), "?"))
+	switch {
+	case kind == nil:
+		return fmt.Errorf("%s (%s)", text, st.Code())
+	case text == "":
+		return kind
+	}
+	return fmt.Errorf("%s: %w", text, kind)
+}
+
+// tooLarge tells apart the three that gRPC calls RESOURCE_EXHAUSTED: a message
+// of ours over the cap, an answer over it, and a plugin's word for a limit.
+func (p *provider) tooLarge(inst *supervisor.Instance, op operation, st *status.Status) error {
+	text := st.Message()
+	switch {
+	case strings.Contains(text, "trying to send message larger than max"):
+		return op.wrap(fmt.Errorf("the request is over the cap of %d MiB a message: %w", wire.MaxMessage>>20, errTooBig))
+	case strings.Contains(text, "received message larger than max"), strings.Contains(text, "message after decompression larger than max"):
+		return p.fault(inst, op, fmt.Sprintf("a message over the cap of %d MiB", wire.MaxMessage>>20))
+	}
+	return op.wrap(fmt.Errorf("%s: %w", shorten(strings.ToValidUTF8(text, "?")), workspace.ErrTransient))
+}
+
+// errTooBig is what execve says of arguments that no system takes (contract C1).
+var errTooBig = fmt.Errorf("%w: %w", workspace.ErrInvalid, syscall.E2BIG)
+
+// pathError gives an error about a file the caller's own path and operation
+// (contract F3). What is about the workspace and not about a file stays as it is.
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause, ok := fileCause(err); ok {
+		return &fs.PathError{Op: op, Path: path, Err: cause}
+	}
+	return err
+}
+
+// linkError is pathError for two paths, as in os.
+func linkError(op, from, to string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause, ok := fileCause(err); ok {
+		return &os.LinkError{Op: op, Old: from, New: to, Err: cause}
+	}
+	return err
+}
+
+// fileCause returns what is wrong with a file, without operation and path.
+func fileCause(err error) (error, bool) {
+	var plug *workspace.PluginError
+	if errors.As(err, &plug) {
+		return nil, false
+	}
+	var pathErr *fs.PathError
+	var linkErr *os.LinkError
+	switch {
+	case errors.As(err, &linkErr):
+		return linkErr.Err, true
+	case errors.As(err, &pathErr):
+		return pathErr.Err, true
+	}
+	if errors.Is(err, workspace.ErrUnavailable) || errors.Is(err, workspace.ErrTransient) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, errClosed) {
+		return nil, false
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
+		return err, true
+	}
+	return nil, false
+}

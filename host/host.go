@@ -2,7 +2,16 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -10,6 +19,10 @@ import (
 
 	"github.com/berth-dev/berth/shared/workspace"
 )
+
+// closeDrain is how long [Host.Close] waits for calls in flight: longer than any
+// small call takes, shorter than what a terminating program is given.
+const closeDrain = 10 * time.Second
 
 // Registrar serves a provider in this process instead of a plugin binary.
 // sdk.Plugin is one. Each call registers a fresh server.
@@ -76,52 +89,216 @@ type Deadlines struct {
 	Idle time.Duration
 }
 
+// The default deadlines: each is far above what the slowest service that we
+// know of takes, since a plugin that hangs is found out sooner by its liveness.
+const (
+	defaultRead   = 60 * time.Second
+	defaultChange = 5 * time.Minute
+	defaultOpen   = 15 * time.Minute
+	defaultIdle   = 60 * time.Second
+)
+
+func (d Deadlines) withDefaults() (Deadlines, error) {
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"Read", &d.Read, defaultRead},
+		{"Change", &d.Change, defaultChange},
+		{"Open", &d.Open, defaultOpen},
+		{"Idle", &d.Idle, defaultIdle},
+	} {
+		switch {
+		case *f.value == 0:
+			*f.value = f.def
+		case *f.value < 0:
+			return d, fmt.Errorf("host: Deadlines.%s %v is negative: %w", f.name, *f.value, workspace.ErrInvalid)
+		}
+	}
+	return d, nil
+}
+
 // Host loads providers and opens workspaces. It satisfies [workspace.Host]. All
 // methods may be called concurrently.
-type Host struct{ config Config }
+type Host struct {
+	dir        string
+	dataDir    string
+	pluginDirs []string
+	logger     hclog.Logger
+	deadlines  Deadlines
+	providers  map[string]*provider
 
-// New makes a host of a valid configuration. It starts nothing: whatever needs a
-// plugin is found out by the first call, or by [Host.Check].
-func New(config Config) (*Host, error) { return &Host{config: config}, nil }
+	// ctx ends when the plugins have: what still waits for one leaves.
+	ctx    context.Context //nolint:containedctx // the life of the host itself
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	tasks  sync.WaitGroup // creates and runs; see begin
+}
 
 var _ workspace.Host = (*Host)(nil)
 
+// New makes a host of a valid configuration. It starts nothing: whatever needs a
+// plugin is found out by the first call, or by [Host.Check].
+func New(config Config) (*Host, error) {
+	deadlines, err := config.Deadlines.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{logger: config.Logger, deadlines: deadlines, providers: make(map[string]*provider, len(config.Providers))}
+	if h.logger == nil {
+		h.logger = hclog.NewNullLogger()
+	}
+	if h.dir, err = filepath.Abs(config.Dir); err != nil {
+		return nil, fmt.Errorf("host: finding the current directory: %w", err)
+	}
+	if h.dataDir = config.DataDir; h.dataDir == "" {
+		h.dataDir = userDataDir()
+	}
+	h.dataDir = resolvePath(h.dir, h.dataDir)
+	for _, dir := range config.PluginDirs {
+		h.pluginDirs = append(h.pluginDirs, resolvePath(h.dir, dir))
+	}
+	h.pluginDirs = append(h.pluginDirs, defaultPluginDirs()...)
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	for name, p := range config.Providers {
+		if h.providers[name], err = newProvider(h, name, p); err != nil {
+			h.cancel()
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// Workspace makes a handle that creates on its first operation. No I/O.
 func (h *Host) Workspace(provider string, opts ...workspace.Option) (workspace.Workspace, error) {
-	panic("being written")
+	p, err := h.provider(provider)
+	if err != nil {
+		return nil, err
+	}
+	return newHandle(p, opts)
 }
+
+// Attach makes a handle to an existing workspace, which never creates one. Of
+// the options only WithConfig has a meaning, with nothing but env. No I/O.
 func (h *Host) Attach(ref workspace.Ref, opts ...workspace.Option) (workspace.Workspace, error) {
-	panic("being written")
+	p, err := h.providerOf(ref)
+	if err != nil {
+		return nil, err
+	}
+	return newAttached(p, ref, opts)
 }
-func (h *Host) Destroy(ctx context.Context, ref workspace.Ref) error { panic("being written") }
+
+// Destroy ends a workspace; already gone is success (contract L6).
+func (h *Host) Destroy(ctx context.Context, ref workspace.Ref) error {
+	p, err := h.providerOf(ref)
+	if err != nil {
+		return err
+	}
+	return p.destroy(ctx, ref)
+}
+
+// List tells what a provider made, in no particular order. It ends at the first
+// error.
 func (h *Host) List(ctx context.Context, provider string, opts workspace.ListOptions) iter.Seq2[workspace.Info, error] {
-	panic("being written")
+	p, err := h.provider(provider)
+	if err == nil {
+		err = validateListOptions(opts)
+	}
+	if err != nil {
+		return func(yield func(workspace.Info, error) bool) { yield(workspace.Info{}, err) }
+	}
+	return p.list(ctx, opts)
 }
 
 // Close is [Host.Shutdown] with 10 s for calls in flight.
-func (h *Host) Close() error { panic("being written") }
-
-// Shutdown takes no more calls, waits for those in flight until ctx ends, and
-// then ends the plugins. Workspaces live on.
-func (h *Host) Shutdown(ctx context.Context) error { panic("being written") }
-
-// Check starts the provider's plugin, if it does not run, has it describe and
-// configure itself, and tells its status, with the error if it did not start.
-func (h *Host) Check(ctx context.Context, provider string) (ProviderStatus, error) {
-	panic("being written")
+func (h *Host) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeDrain)
+	defer cancel()
+	return h.Shutdown(ctx)
 }
 
-// Schema returns the JSON Schema of the configuration of a plugin, by the
-// plugin's name. It starts one for that and ends it.
-func (h *Host) Schema(ctx context.Context, plugin string) ([]byte, error) { panic("being written") }
+// Shutdown takes no more calls, waits for those in flight until ctx ends, and
+// then ends the plugins; calls that were still in flight fail. Workspaces live
+// on (contract L6). A second Shutdown waits as the first one does.
+func (h *Host) Shutdown(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
 
-// LoadConfig reads a strict YAML file. An error is a [*ConfigError].
-func LoadConfig(path string) (Config, error) { panic("being written") }
+	errs := make([]error, len(h.providers))
+	var wg sync.WaitGroup
+	for i, name := range slices.Sorted(maps.Keys(h.providers)) {
+		wg.Go(func() {
+			if err := h.providers[name].super.Shutdown(ctx); err != nil {
+				errs[i] = fmt.Errorf("provider %s: shutting down: %w", name, err)
+			}
+		})
+	}
+	wg.Wait()
+	h.cancel()
+	h.tasks.Wait()
+	return errors.Join(errs...)
+}
 
-// DefaultConfig makes every plugin that is found a provider of its own name with
-// default settings.
-func DefaultConfig() (Config, error) { panic("being written") }
+// begin announces a goroutine that Shutdown waits for; the caller ends it with
+// h.tasks.Done.
+func (h *Host) begin() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return errClosed
+	}
+	h.tasks.Add(1)
+	return nil
+}
 
-// ReadOnly wraps a workspace so that nothing is changed through it.
-func ReadOnly(ws workspace.Workspace) workspace.Workspace { panic("being written") }
+// errClosed is what every call on a closed host fails with.
+var errClosed = fmt.Errorf("the host is closed: %w", fs.ErrClosed)
 
-type source struct{}
+func (h *Host) provider(name string) (*provider, error) {
+	if p := h.providers[name]; p != nil {
+		return p, nil
+	}
+	known := "none is"
+	if len(h.providers) > 0 {
+		known = strings.Join(slices.Sorted(maps.Keys(h.providers)), ", ")
+	}
+	return nil, fmt.Errorf("unknown provider %q: configured: %s: %w", shorten(name), known, workspace.ErrInvalid)
+}
+
+func (h *Host) providerOf(ref workspace.Ref) (*provider, error) {
+	if err := ref.Validate(); err != nil {
+		return nil, err
+	}
+	p, err := h.provider(ref.Provider)
+	if err != nil {
+		return nil, fmt.Errorf("ref %s: %w", ref, err)
+	}
+	return p, nil
+}
+
+// shorten keeps a caller's text from filling a message.
+func shorten(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+// resolvePath makes a path of a configuration absolute: ~ is the user's home,
+// anything relative begins at dir.
+func resolvePath(dir, path string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, path[1:])
+		}
+	}
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}

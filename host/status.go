@@ -1,6 +1,19 @@
 package host
 
-import "github.com/berth-dev/berth/shared/workspace"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/host/internal/supervisor"
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
 
 // ProviderStatus tells how a provider is.
 type ProviderStatus struct {
@@ -39,4 +52,111 @@ type Deviation struct {
 
 // Providers tells the status of every configured provider, sorted by name. It
 // starts nothing and never blocks.
-func (h *Host) Providers() []ProviderStatus { panic("being written") }
+func (h *Host) Providers() []ProviderStatus {
+	list := make([]ProviderStatus, 0, len(h.providers))
+	for _, name := range sortedKeys(h.providers) {
+		list = append(list, h.providers[name].status())
+	}
+	return list
+}
+
+// Check starts the provider's plugin, if it does not run, has it describe and
+// configure itself, and tells its status; the error is why it did not start.
+func (h *Host) Check(ctx context.Context, provider string) (ProviderStatus, error) {
+	p, err := h.provider(provider)
+	if err != nil {
+		return ProviderStatus{}, err
+	}
+	inst, err := p.acquire(ctx)
+	if err != nil {
+		st := p.status()
+		st.LastError = err.Error()
+		return st, err
+	}
+	defer inst.Release()
+	p.learn(inst)
+	return p.status(), nil
+}
+
+// learn keeps what a running plugin told of itself, for its status.
+func (p *provider) learn(inst *supervisor.Instance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.configured = inst.Configured()
+}
+
+func (p *provider) status() ProviderStatus {
+	st := p.super.Status()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := ProviderStatus{
+		Name: p.name, Plugin: p.plugin, State: string(st.State), Version: st.Version, Path: st.Path, Digest: st.Digest,
+		PID: st.PID, Restarts: st.Restarts, InFlight: st.Calls, Environment: p.environment,
+		Ephemeral: p.configured.GetEphemeral(),
+	}
+	if st.LastError != nil {
+		out.LastError = st.LastError.Error()
+	}
+	features := wire.ToFeatures(append(slices.Clone(st.Features), p.configured.GetFeatures()...))
+	out.Features = slices.Sorted(maps.Keys(features))
+	for _, d := range p.configured.GetDeviations() {
+		out.Deviations = append(out.Deviations, Deviation{Rule: d.GetRule(), Reason: d.GetReason()})
+	}
+	return out
+}
+
+// errDescribed ends a start that was for the description alone.
+var errDescribed = errors.New("described")
+
+// Schema returns the JSON Schema of the configuration of a plugin, by the
+// plugin's name. It starts one for that and ends it.
+func (h *Host) Schema(ctx context.Context, plugin string) ([]byte, error) {
+	if err := workspace.ValidateName(plugin); err != nil {
+		return nil, fmt.Errorf("plugin %w", err)
+	}
+	if err := h.begin(); err != nil {
+		return nil, err
+	}
+	defer h.tasks.Done()
+	env, err := execEnvironment(nil)
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	s := supervisor.New(supervisor.Config{
+		Provider: plugin,
+		Find:     func() (catalog.Binary, error) { return catalog.Find(plugin, h.pluginDirs) },
+		Configure: func(_ context.Context, _ catalog.Binary, d *berthv1.DescribeResponse) (*berthv1.ConfigureRequest, error) {
+			text = d.GetConfigSchema()
+			return nil, errDescribed
+		},
+		Dir: h.dir, Env: env, Logger: h.logger, HostVersion: hostVersion(),
+	})
+	_, err = s.Acquire(ctx)
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeDrain)
+	defer cancel()
+	if err := s.Shutdown(shutdown); err != nil {
+		return nil, fmt.Errorf("plugin %s: ending it: %w", plugin, err)
+	}
+	if !errors.Is(err, errDescribed) {
+		return nil, err
+	}
+	if _, err := compileSchema(text); err != nil {
+		return nil, &workspace.PluginError{Provider: plugin, Op: "describe", Reason: err.Error()}
+	}
+	return text, nil
+}
+
+// hostVersion is that of the module this is built from, for plugins' logs.
+func hostVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/berth-dev/berth" {
+			return m.Version
+		}
+	}
+	return ""
+}

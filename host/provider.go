@@ -1,0 +1,148 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/host/internal/supervisor"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// provider is one configured provider: the supervisor of its plugin, and what
+// is known of the plugin that was configured last.
+type provider struct {
+	host   *Host
+	name   string
+	plugin string
+	config Provider
+	super  *supervisor.Supervisor
+
+	mu          sync.Mutex
+	environment []string // names of the conventional variables that were sent
+	configured  *berthv1.ConfigureResponse
+	secrets     *strings.Replacer // nil before the schema is known
+}
+
+func newProvider(h *Host, name string, config Provider) (*provider, error) {
+	if err := workspace.ValidateName(name); err != nil {
+		return nil, config.fault("providers", fmt.Sprintf("provider %v", err))
+	}
+	p := &provider{host: h, name: name, plugin: config.Plugin, config: config}
+	if p.plugin == "" {
+		p.plugin = name
+	}
+	if err := workspace.ValidateName(p.plugin); err != nil {
+		return nil, config.fault("providers."+name+".plugin", err.Error())
+	}
+	if config.StartTimeout < 0 {
+		return nil, config.fault("providers."+name+".start_timeout", "must not be negative")
+	}
+	env, err := execEnvironment(config.InheritEnv)
+	if err != nil {
+		return nil, config.fault("providers."+name+".inherit_env", err.Error())
+	}
+	sc := supervisor.Config{
+		Provider:     name,
+		Find:         func() (catalog.Binary, error) { return catalog.Find(p.plugin, h.pluginDirs) },
+		Configure:    p.configure,
+		Dir:          h.dir,
+		Env:          env,
+		StartTimeout: config.StartTimeout,
+		Logger:       h.logger,
+		Redact:       p.redact,
+		HostVersion:  hostVersion(),
+	}
+	if r := config.InProcess; r != nil {
+		sc.Find, sc.InProcess = nil, func(s grpc.ServiceRegistrar) { r.Register(s) }
+	}
+	p.super = supervisor.New(sc)
+	return p, nil
+}
+
+// configure is asked at each start of the plugin: a newer binary may have
+// another schema.
+func (p *provider) configure(_ context.Context, bin catalog.Binary, d *berthv1.DescribeResponse) (*berthv1.ConfigureRequest, error) {
+	s, err := compileSchema(d.GetConfigSchema())
+	if err != nil {
+		return nil, &workspace.PluginError{Provider: p.name, Op: "configure", Reason: err.Error()}
+	}
+	config, err := s.configuration(p.config.Config, p.host.dir)
+	if err != nil {
+		return nil, p.config.explain("providers."+p.name+".config", err)
+	}
+	vars := map[string]string{}
+	if p.conventional(bin) {
+		vars = conventionalEnvironment(d.GetEnvironment())
+	}
+	p.mu.Lock()
+	p.environment = sortedKeys(vars)
+	p.secrets = redactor(s.secrets(p.config.Config))
+	p.mu.Unlock()
+	return &berthv1.ConfigureRequest{
+		Provider:    p.name,
+		Config:      config,
+		Environment: envVars(vars),
+		DataDir:     []byte(filepath.Join(p.host.dataDir, "providers", p.name)),
+	}, nil
+}
+
+// minSecret is the shortest value that is looked for in what a plugin writes:
+// shorter ones are found in any text.
+const minSecret = 4
+
+func redactor(secrets []string) *strings.Replacer {
+	// A secret may begin another one: the longer is looked for first.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, secret := range secrets {
+		if len(secret) >= minSecret {
+			pairs = append(pairs, secret, "[redacted]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// redact keeps the configuration's secrets out of logs and errors, whatever the
+// plugin writes there (contract B7).
+func (p *provider) redact(text string) string {
+	p.mu.Lock()
+	r := p.secrets
+	p.mu.Unlock()
+	if r == nil {
+		return text
+	}
+	return r.Replace(text)
+}
+
+// conventional reports whether the plugin gets the variables that it reads by
+// convention: one that was installed with this program is trusted with them.
+func (p *provider) conventional(bin catalog.Binary) bool {
+	if p.config.ConventionalEnv != nil {
+		return *p.config.ConventionalEnv
+	}
+	own := executableDir()
+	return own != "" && bin.Path != "" && filepath.Dir(bin.Path) == own
+}
+
+// acquire starts the plugin if need be. The instance is released once.
+func (p *provider) acquire(ctx context.Context) (*supervisor.Instance, error) {
+	p.host.mu.Lock()
+	closed := p.host.closed
+	p.host.mu.Unlock()
+	if closed {
+		return nil, errClosed
+	}
+	inst, err := p.super.Acquire(ctx)
+	if err == nil {
+		p.learn(inst)
+	}
+	return inst, err
+}

@@ -1,0 +1,231 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// reader streams one file. What waits in it is bounded by gRPC's window: a
+// plugin whose reader pauses is held back on this stream and on no other.
+type reader struct {
+	h    *handle
+	s    *session
+	ctx  context.Context //nolint:containedctx // as the contract of Open says: it lasts until Close
+	op   operation
+	file string
+	opts workspace.ReadOptions
+	info workspace.FileInfo
+
+	mu      sync.Mutex // one Read at a time; Close ends it first
+	held    releaser
+	stream  grpc.ServerStreamingClient[berthv1.ReadFileResponse]
+	callCtx context.Context //nolint:containedctx // of the stream, which may be taken up again
+	watch   *watch
+	chunk   []byte // received and not yet read
+	got     int64  // received in all
+	sent    int64  // received on this stream
+	resumed bool
+	err     error // what Read says from now on
+
+	closing sync.Once
+	closed  context.CancelFunc
+}
+
+// Open reads a regular file; anything else is an error at once (contract F3).
+func (h *handle) Open(ctx context.Context, file string, opts workspace.ReadOptions) (workspace.FileReader, error) {
+	const name = "open"
+	if err := workspace.ValidatePath(name, file); err != nil {
+		return nil, err
+	}
+	if opts.Offset < 0 || opts.Length < 0 {
+		return nil, &fs.PathError{Op: name, Path: file, Err: fmt.Errorf("offset %d, length %d: neither may be negative: %w", opts.Offset, opts.Length, workspace.ErrInvalid)}
+	}
+	s, err := h.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{h: h, s: s, op: h.op(name, false), file: file, opts: opts}
+	r.ctx, r.closed = context.WithCancel(ctx)
+	for retried := false; ; retried = true {
+		info, err, died := r.start()
+		if err == nil {
+			r.info = info
+			return r, nil
+		}
+		r.hangUp()
+		if !died || retried {
+			r.closed()
+			return nil, pathError(name, file, err)
+		}
+	}
+}
+
+// start opens the stream at the first byte that is still missing.
+func (r *reader) start() (_ workspace.FileInfo, _ error, died bool) { //nolint:revive // died says what to do about the error
+	inst, err := r.h.p.acquire(r.ctx)
+	if err != nil {
+		return workspace.FileInfo{}, r.op.wrap(err), false
+	}
+	r.held.inst = inst
+	r.callCtx, r.watch = watched(r.ctx, r.h.p.host.deadlines.Idle)
+	r.sent = 0
+	req := &berthv1.ReadFileRequest{Workspace: r.s.key, Path: []byte(r.file), Offset: r.opts.Offset + r.got}
+	if r.opts.Length > 0 {
+		req.Length = r.opts.Length - r.got
+	}
+	r.watch.begin()
+	defer r.watch.pause()
+	if r.stream, err = inst.Client().ReadFile(r.callCtx, req); err == nil {
+		var msg *berthv1.ReadFileResponse
+		if msg, err = r.stream.Recv(); err == nil {
+			if msg.GetInfo() == nil {
+				return workspace.FileInfo{}, r.h.p.fault(inst, r.op, "the plugin sent data before saying what the file is"), false
+			}
+			return wire.ToFileInfo(msg.GetInfo()), nil, false
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return workspace.FileInfo{}, r.h.p.fault(inst, r.op, "the plugin ended the file before its beginning"), false
+	}
+	err, died = r.h.p.failure(r.ctx, r.callCtx, inst, r.op, err)
+	return workspace.FileInfo{}, err, died
+}
+
+// hangUp ends the stream and lets go of the plugin.
+func (r *reader) hangUp() {
+	if r.watch != nil {
+		r.watch.end()
+		r.watch = nil
+	}
+	r.held.release()
+	r.stream = nil
+}
+
+// Info is the file as it was when opened.
+func (r *reader) Info() workspace.FileInfo { return r.info }
+
+func (r *reader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.chunk) == 0 && r.err == nil && len(p) > 0 {
+		r.receive()
+	}
+	n := copy(p, r.chunk)
+	r.chunk = r.chunk[n:]
+	if n > 0 || len(p) == 0 {
+		return n, nil
+	}
+	return 0, r.err
+}
+
+// WriteTo saves io.Copy a buffer.
+func (r *reader) WriteTo(w io.Writer) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var total int64
+	for {
+		if len(r.chunk) > 0 {
+			n, err := w.Write(r.chunk)
+			total += int64(n)
+			r.chunk = r.chunk[n:]
+			if err == nil && len(r.chunk) > 0 {
+				err = io.ErrShortWrite
+			}
+			if err != nil {
+				return total, err
+			}
+		}
+		switch {
+		case errors.Is(r.err, io.EOF):
+			return total, nil
+		case r.err != nil:
+			return total, r.err
+		}
+		r.receive()
+	}
+}
+
+// receive takes one message.
+func (r *reader) receive() {
+	r.watch.begin()
+	msg, err := r.stream.Recv()
+	r.watch.pause()
+	inst := r.held.inst
+	switch {
+	case errors.Is(err, io.EOF):
+		r.end(r.h.p.fault(inst, r.op, "the plugin ended the file before its end"))
+	case err != nil:
+		fault, died := r.h.p.failure(r.ctx, r.callCtx, inst, r.op, err)
+		if died && r.resume(fault) {
+			return
+		}
+		r.end(pathError("read", r.file, fault))
+	case msg.GetInfo() != nil:
+		r.end(r.h.p.fault(inst, r.op, "the plugin said twice what the file is"))
+	case msg.GetData() != nil:
+		r.chunk = msg.GetData()
+		r.got += int64(len(r.chunk))
+		r.sent += int64(len(r.chunk))
+		if r.opts.Length > 0 && r.got > r.opts.Length {
+			r.chunk = nil
+			r.end(r.h.p.fault(inst, r.op, fmt.Sprintf("the plugin sent more than the %d bytes asked for", r.opts.Length)))
+		}
+	default:
+		if end, ok := msg.GetMessage().(*berthv1.ReadFileResponse_End); !ok {
+			r.end(r.h.p.fault(inst, r.op, "the plugin sent a message of no known kind"))
+		} else if end.End != r.sent {
+			r.end(r.h.p.fault(inst, r.op, fmt.Sprintf("the file is incomplete: the plugin says that it sent %d bytes, %d arrived", end.End, r.sent)))
+		} else {
+			r.end(io.EOF)
+		}
+	}
+}
+
+// resume takes the file up again on the restarted plugin, once, if it is the
+// same file still (contract B2); the incarnation goes with the call.
+func (r *reader) resume(fault error) bool {
+	if r.resumed {
+		return false
+	}
+	r.resumed = true
+	r.hangUp()
+	if r.opts.Length > 0 && r.got == r.opts.Length {
+		r.end(io.EOF) // nothing is missing but the word for it
+		return true
+	}
+	info, err, _ := r.start()
+	switch {
+	case err != nil:
+		r.end(errors.Join(pathError("read", r.file, err), fault))
+	case info.Size != r.info.Size || !info.ModTime.Equal(r.info.ModTime):
+		r.end(&fs.PathError{Op: "read", Path: r.file, Err: fmt.Errorf("the file changed while the plugin was started again: %w", fault)})
+	}
+	return true
+}
+
+func (r *reader) end(err error) {
+	r.err = err
+	r.hangUp()
+}
+
+// Close ends a Read that waits, and the stream.
+func (r *reader) Close() error {
+	r.closing.Do(func() {
+		r.closed()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.chunk = nil
+		r.end(&fs.PathError{Op: "read", Path: r.file, Err: fs.ErrClosed})
+	})
+	return nil
+}

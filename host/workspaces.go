@@ -1,0 +1,91 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+func (p *provider) destroy(ctx context.Context, ref workspace.Ref) error {
+	op := operation{name: "destroy", on: ref.String(), changes: true}
+	_, err := unary(ctx, p, op, func(ctx context.Context, c berthv1.ProviderClient) (*berthv1.DestroyResponse, error) {
+		return c.Destroy(ctx, &berthv1.DestroyRequest{Id: ref.ID})
+	})
+	return err
+}
+
+func validateListOptions(opts workspace.ListOptions) error {
+	if opts.OlderThan < 0 {
+		return fmt.Errorf("list: OlderThan %v is negative: %w", opts.OlderThan, workspace.ErrInvalid)
+	}
+	if err := workspace.ValidateLabels(opts.Labels); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	return nil
+}
+
+// list asks again once if the plugin dies of it (contract B2), and passes over
+// what it told already.
+func (p *provider) list(ctx context.Context, opts workspace.ListOptions) iter.Seq2[workspace.Info, error] {
+	return func(yield func(workspace.Info, error) bool) {
+		seen := make(map[string]bool)
+		for retried := false; ; retried = true {
+			err, died, more := p.listOnce(ctx, opts, seen, yield)
+			switch {
+			case !more || err == nil:
+				return
+			case !died || retried:
+				yield(workspace.Info{}, err)
+				return
+			}
+		}
+	}
+}
+
+func (p *provider) listOnce(ctx context.Context, opts workspace.ListOptions, seen map[string]bool, yield func(workspace.Info, error) bool) (_ error, died, more bool) { //nolint:revive // the flags say what to do about the error
+	op := operation{name: "list", on: "provider " + p.name}
+	inst, err := p.acquire(ctx)
+	if err != nil {
+		return op.wrap(err), false, true
+	}
+	defer inst.Release()
+	callCtx, watch := watched(ctx, p.host.deadlines.Idle)
+	defer watch.end()
+	watch.begin()
+	stream, err := inst.Client().List(callCtx, &berthv1.ListRequest{Labels: opts.Labels, OlderThanNs: int64(opts.OlderThan)})
+	for err == nil {
+		var msg *berthv1.ListResponse
+		watch.begin()
+		msg, err = stream.Recv()
+		watch.pause()
+		if err != nil {
+			break
+		}
+		info := workspace.Info{
+			Ref:  workspace.Ref{Provider: p.name, ID: msg.GetId()},
+			Name: msg.GetName(), Labels: msg.GetLabels(), Created: wire.ToTime(msg.GetCreated()),
+			State: msg.GetState(), Details: msg.GetDetails(),
+		}
+		if err := info.Ref.Validate(); err != nil {
+			return p.fault(inst, op, fmt.Sprintf("the plugin listed an id that is none: %v", err)), false, true
+		}
+		if seen[msg.GetId()] {
+			continue
+		}
+		seen[msg.GetId()] = true
+		if !yield(info, nil) {
+			return nil, false, false
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil, false, true
+	}
+	err, died = p.failure(ctx, callCtx, inst, op, err)
+	return err, died, true
+}
