@@ -3,12 +3,12 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path"
 	"strings"
 
+	"github.com/berth-dev/berth/cmd/berth/internal/display"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -28,12 +28,7 @@ type remoteSide struct {
 func (s *remoteSide) describe(path string) string { return s.name + ":" + path }
 
 // named says which workspace an error is from.
-func (s *remoteSide) named(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", s.name, err)
-}
+func (s *remoteSide) named(err error) error { return display.In(s.name, err) }
 
 func (s *remoteSide) stat(ctx context.Context, path string) (workspace.FileInfo, error) {
 	info, err := s.ws.Stat(ctx, path)

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/term"
+
+	"github.com/berth-dev/berth/cmd/berth/internal/display"
+	"github.com/berth-dev/berth/host"
+)
+
+// app is what the commands share: the standard streams, what the flags of every
+// command say, and the host, which the first command that needs it starts.
+type app struct {
+	stdin          *os.File
+	stdout, stderr *stream
+
+	configFile string
+	verbose    bool
+
+	// began is set when a command's own work begins: an error before that is in
+	// the command line.
+	began bool
+	host  *host.Host
+}
+
+func newApp(stdin, stdout, stderr *os.File) *app {
+	return &app{stdin: stdin, stdout: &stream{file: stdout}, stderr: &stream{file: stderr}}
+}
+
+// run carries out a command line and returns berth's exit code.
+func (a *app) run(args []string) int {
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !a.began {
+		err = &usageError{command: cmd.CommandPath(), err: err}
+	}
+	if closeErr := a.closeHost(); err == nil && ctx.Err() == nil {
+		err = closeErr
+	}
+	return a.exit(ctx, err)
+}
+
+// configFileName is what a configuration is called where none is named.
+const configFileName = "berth.yaml"
+
+// findConfig returns the configuration's file, empty for the built-in default.
+func (a *app) findConfig() (string, error) {
+	if a.configFile != "" {
+		return a.configFile, nil
+	}
+	candidates := []string{configFileName}
+	if dir, err := os.UserConfigDir(); err == nil { // without a home there is none
+		candidates = append(candidates, filepath.Join(dir, "berth", configFileName))
+	}
+	for _, file := range candidates {
+		_, err := os.Stat(file)
+		switch {
+		case err == nil:
+			return file, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("looking for a configuration: %w", err)
+		}
+	}
+	return "", nil
+}
+
+// loadConfig reads the configuration and tells where it is from.
+func (a *app) loadConfig() (config host.Config, source string, err error) {
+	file, err := a.findConfig()
+	if err != nil {
+		return host.Config{}, "", err
+	}
+	if file == "" {
+		config, err = host.DefaultConfig()
+		return config, "built-in default", err
+	}
+	config, err = host.LoadConfig(file)
+	return config, file, err
+}
+
+// openHost returns the host of the configuration. It starts no plugin.
+func (a *app) openHost() (*host.Host, error) {
+	if a.host != nil {
+		return a.host, nil
+	}
+	config, source, err := a.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	if a.verbose {
+		config.Logger = hclog.New(&hclog.LoggerOptions{
+			Name: "berth", Level: hclog.Debug, Output: display.Writer{W: a.stderr}, Color: hclog.ColorOff,
+		})
+		config.Logger.Debug("configuration", "source", source)
+	}
+	a.host, err = host.New(config)
+	return a.host, err
+}
+
+// closeHost ends the plugins. A second one does nothing.
+func (a *app) closeHost() error {
+	if a.host == nil {
+		return nil
+	}
+	h := a.host
+	a.host = nil
+	return h.Close()
+}
+
+// commandStdin is what a command in a workspace reads: berth's own input, unless
+// a person sits there.
+func (a *app) commandStdin() io.Reader {
+	if _, err := a.stdin.Stat(); err != nil || term.IsTerminal(int(a.stdin.Fd())) {
+		return nil
+	}
+	return a.stdin
+}
+
+// say tells something on stderr, on a line of its own. Nobody may be reading.
+func (a *app) say(format string, args ...any) {
+	_, _ = io.WriteString(a.stderr, "berth: "+display.Text(fmt.Sprintf(format, args...))+"\n")
+}
+
+// stream is a standard output that remembers when nobody reads it any more.
+type stream struct {
+	file   *os.File
+	closed atomic.Bool
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n, err := s.file.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		s.closed.Store(true)
+	}
+	return n, err
+}
+
+func (s *stream) isTerminal() bool { return term.IsTerminal(int(s.file.Fd())) }

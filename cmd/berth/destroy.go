@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+func newDestroyCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "destroy REF...",
+		Short: "End workspaces, with all that is in them",
+		Long: `destroy ends workspaces for good, with their files and what runs in them. One
+that is gone already is fine.`,
+		Example:           `  berth destroy local/berth-3f62a91c0d5e4b78 state/notes`,
+		Args:              atLeastOne("REF"),
+		ValidArgsFunction: a.completeRefs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			refs := make([]workspace.Ref, len(args))
+			for i, arg := range args {
+				var err error
+				if refs[i], err = workspace.ParseRef(arg); err != nil {
+					return usage(cmd, err)
+				}
+			}
+			return a.destroy(cmd.Context(), refs)
+		},
+	}
+}
+
+func (a *app) destroy(ctx context.Context, refs []workspace.Ref) error {
+	h, err := a.openHost()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ref := range refs {
+		errs = append(errs, h.Destroy(ctx, ref))
+	}
+	return errors.Join(errs...)
+}
