@@ -39,6 +39,9 @@ type Plugin[C any] struct {
 	// Environment lists the variables that the plugin reads by convention:
 	// exact names, or a prefix with one trailing *.
 	Environment []string
+	// Logger is what [Plugin.Register] logs to; nil is errors alone, on stderr.
+	// [Serve] has its own.
+	Logger hclog.Logger
 }
 
 // Env is what a provider may know of where it runs.

@@ -1,0 +1,362 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+const (
+	// stopWait is how long after the grace a Stop may take: two seconds to tell
+	// what survived (contract C5), and a little for the telling.
+	stopWait = 2500 * time.Millisecond
+	// endWait is how long a Start or a Wait may go on after the command was
+	// stopped: then it is reported, not waited for (contract C5).
+	endWait = 2 * time.Second
+	// drainWait is for the last output of a command that was stopped.
+	drainWait = 250 * time.Millisecond
+	// outputWait is how long the outputs of a command that ended may stay open
+	// without a byte: ten times what contract C8 allows a provider.
+	outputWait = 10 * time.Second
+	// maxSignals is how many signals wait for a provider that delivers slowly.
+	maxSignals = 64
+)
+
+var errClosing = errors.New("the plugin is ending")
+
+var runIDPattern = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
+type runStream = grpc.BidiStreamingServer[berthv1.RunRequest, berthv1.RunResponse]
+
+// run is one command and its stream. Its goroutines: the handler sends, one
+// receives, one supervises; while the command lives, one for each output, for
+// its input, its signals and its end.
+type run struct {
+	server *server
+	stream runStream
+	start  *berthv1.RunStart
+	id     string
+
+	ctx     context.Context // of the call, ended by a stop as well
+	cancel  context.CancelFunc
+	stopOne sync.Once
+	stopCh  chan struct{} // closed when cause is set
+	cause   stopCause
+	stopped chan struct{} // closed when nothing of the command is left, or given up
+
+	window  *window
+	out     *outbox
+	stdin   *inbox
+	signals chan *berthv1.RunSignal
+	output  atomic.Int64 // bytes read, for the limit
+	timer   *time.Timer  // nil without a timeout
+}
+
+// stopCause says why a command is stopped before its end, and how.
+type stopCause struct {
+	err   func(survivors string) error
+	grace time.Duration
+	// gone: the outcome does not wait for the command, since its workspace is not
+	// there.
+	gone bool
+}
+
+// stopCanceled is the caller's cancellation.
+var stopCanceled = stopCause{err: stoppedBy(context.Canceled), grace: workspace.StopGrace}
+
+// stopGone is the end of the workspace.
+func stopGone(err error) stopCause {
+	return stopCause{err: func(string) error { return err }, gone: true}
+}
+
+func stoppedBy(err error) func(string) error {
+	return func(survivors string) error {
+		if survivors != "" {
+			return fmt.Errorf("command stopped: %w; not stopped: %s", err, survivors)
+		}
+		return fmt.Errorf("command stopped: %w", err)
+	}
+}
+
+// Run runs a command.
+func (s *server) Run(stream runStream) error {
+	if _, err := s.configured(); err != nil {
+		return err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return fmt.Errorf("run: receiving the first message: %w", err)
+	}
+	start := first.GetStart()
+	if start == nil {
+		return fmt.Errorf("run: the first message is not start: %w", workspace.ErrInvalid)
+	}
+	r := &run{
+		server: s, stream: stream, start: start, id: start.GetRunId(),
+		stopCh: make(chan struct{}), stopped: make(chan struct{}),
+		window: newWindow(), out: newOutbox(), stdin: newInbox(), signals: make(chan *berthv1.RunSignal, maxSignals),
+	}
+	r.ctx, r.cancel = context.WithCancel(stream.Context())
+	// A stream that breaks stops the run: it could not be attached again.
+	defer context.AfterFunc(stream.Context(), func() { r.stop(stopCanceled) })()
+	s.goSafely("run", r.receive)
+	s.goSafely("run", r.supervise)
+	return r.send()
+}
+
+// stop stops the run for the first cause given.
+func (r *run) stop(cause stopCause) {
+	r.stopOne.Do(func() {
+		r.cause = cause
+		close(r.stopCh)
+		r.cancel()
+	})
+}
+
+// send empties the outbox into the stream, up to the outcome.
+func (r *run) send() error {
+	var broken error
+	for {
+		m, last := r.out.next()
+		if m == nil {
+			<-r.out.wake
+			continue
+		}
+		if broken == nil {
+			if broken = r.stream.Send(m); broken != nil {
+				r.stop(stopCanceled)
+			}
+		}
+		if last {
+			return broken
+		}
+	}
+}
+
+// receive hears the host until the call ends.
+func (r *run) receive() {
+	for {
+		m, err := r.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			// The host sends no more. It may still listen, but an input that is
+			// not complete never will be.
+			if r.start.GetStdin() && !r.stdin.complete() {
+				r.stop(stopInvalid(fmt.Errorf("the host closed the stream before the end of stdin: %w", workspace.ErrInvalid)))
+			}
+			return
+		}
+		if err != nil {
+			r.stop(stopCanceled)
+			return
+		}
+		if err := r.handle(m); err != nil {
+			r.stop(stopInvalid(err))
+		}
+	}
+}
+
+func stopInvalid(err error) stopCause {
+	return stopCause{err: stoppedBy(err), grace: workspace.StopGrace}
+}
+
+// handle takes one message. Those that it does not know mean nothing to it.
+func (r *run) handle(m *berthv1.RunRequest) error {
+	switch m := m.GetMessage().(type) {
+	case *berthv1.RunRequest_Start, *berthv1.RunRequest_Attach:
+		return fmt.Errorf("a second first message: %w", workspace.ErrInvalid)
+	case *berthv1.RunRequest_Stdin:
+		if !r.start.GetStdin() {
+			return fmt.Errorf("stdin for a command without one: %w", workspace.ErrInvalid)
+		}
+		return r.stdin.put(m.Stdin)
+	case *berthv1.RunRequest_StdinEnd:
+		if !r.start.GetStdin() {
+			return fmt.Errorf("stdin for a command without one: %w", workspace.ErrInvalid)
+		}
+		return r.stdin.end(m.StdinEnd)
+	case *berthv1.RunRequest_Signal:
+		select {
+		case r.signals <- m.Signal:
+		default:
+			r.answer(m.Signal, fmt.Errorf("signal %s: %d others have not been delivered yet", m.Signal.GetName(), maxSignals))
+		}
+	case *berthv1.RunRequest_Stop:
+		r.stop(stopCanceled)
+	case *berthv1.RunRequest_Taken:
+		return r.window.take(m.Taken)
+	}
+	return nil
+}
+
+func (r *run) answer(sig *berthv1.RunSignal, err error) {
+	result := &berthv1.RunSignalResult{Sequence: sig.GetSequence()}
+	if err != nil {
+		result.Error = r.server.redactor.detail(wire.ToDetail(err))
+	}
+	r.out.put(&berthv1.RunResponse{Message: &berthv1.RunResponse_SignalResult{SignalResult: result}})
+}
+
+// supervise brings the run to its outcome, whatever the provider does.
+func (r *run) supervise() {
+	defer close(r.stopped)
+	defer r.cancel()
+	if err := r.server.safely("Run", func() error { r.execute(); return nil }); err != nil {
+		r.fail(err)
+	}
+}
+
+// fail and exit are the two outcomes. The first one counts.
+func (r *run) fail(err error) {
+	r.finish(&berthv1.RunOutcome{Result: &berthv1.RunOutcome_Error{Error: r.server.redactor.detail(wire.ToDetail(err))}})
+}
+
+func (r *run) exit(code int) {
+	if code < 0 || code > maxExitCode {
+		r.fail(fmt.Errorf("run %s: the provider gave the exit code %d, which is none: the command's end is unknown", r.id, code))
+		return
+	}
+	r.finish(&berthv1.RunOutcome{Result: &berthv1.RunOutcome_Exited{Exited: &berthv1.Exited{Code: int32(code)}}})
+}
+
+// maxExitCode is that of the systems with the widest ones.
+const maxExitCode = 1<<31 - 1
+
+func (r *run) finish(outcome *berthv1.RunOutcome) {
+	outcome.StdoutEnd, outcome.StderrEnd = r.window.ends()
+	r.out.end(outcome)
+}
+
+// execute attaches, starts the command and sees it through.
+func (r *run) execute() {
+	cmd, err := r.command()
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	e, err := r.server.cache.acquire(r.ctx, r.start.GetWorkspace())
+	if err != nil {
+		r.fail(r.orCause(err))
+		return
+	}
+	defer r.server.cache.release(e)
+	commander, ok := e.ws.(Commander)
+	switch {
+	case !ok:
+		r.fail(unsupported("run: this workspace runs no commands"))
+		return
+	case r.start.Script != nil && !e.features.Has(workspace.FeatureShell):
+		r.fail(unsupported("run: this workspace has no shell for a script"))
+		return
+	}
+	cmd.Dir = e.workingDir
+	if dir := string(r.start.GetDir()); dir != "" {
+		cmd.Dir = absolute(e.workingDir, dir)
+	}
+	id := r.start.GetWorkspace().GetId()
+	if err := r.server.runs.add(id, r); err != nil {
+		r.fail(err)
+		return
+	}
+	defer r.server.runs.remove(id, r)
+	if timeout := time.Duration(r.start.GetTimeoutNs()); timeout > 0 {
+		r.timer = time.AfterFunc(timeout, func() { r.stop(r.timedOut()) })
+		defer r.timer.Stop()
+	}
+	process, err := r.startProcess(commander, cmd)
+	if err != nil {
+		err = r.orCause(r.dirError(cmd.Dir, err))
+		if isUnavailable(err) {
+			r.server.cache.forget(e)
+		}
+		r.fail(err)
+		return
+	}
+	r.oversee(e, process)
+}
+
+// orCause is the reason for which a call was cancelled, or its own error.
+func (r *run) orCause(err error) error {
+	select {
+	case <-r.stopCh:
+		return r.cause.err("")
+	default:
+		return err
+	}
+}
+
+func (r *run) timedOut() stopCause {
+	full := time.Duration(cmp.Or(r.start.GetFullTimeoutNs(), r.start.GetTimeoutNs()))
+	return stopCause{grace: workspace.StopGrace, err: func(survivors string) error {
+		return &workspace.TimeoutError{Timeout: full, Survivors: survivors}
+	}}
+}
+
+func (r *run) overLimit() stopCause {
+	return stopCause{grace: workspace.StopGrace, err: func(survivors string) error {
+		return &workspace.OutputLimitError{Limit: r.start.GetOutputLimit(), Survivors: survivors}
+	}}
+}
+
+// command checks what was asked (contract C1) and puts it into a provider's
+// words, but for the directory.
+func (r *run) command() (Command, error) {
+	start := r.start
+	if !runIDPattern.MatchString(r.id) {
+		return Command{}, fmt.Errorf("run: id %q: want 1 to 63 of a-z, 0-9 and -: %w", r.id, workspace.ErrInvalid)
+	}
+	env := wire.ToEnv(start.GetEnv())
+	asked := workspace.Command{
+		Args: wire.ToBytesList(start.GetArgs()), Script: string(start.GetScript()), Dir: string(start.GetDir()),
+		Env: env, Timeout: time.Duration(start.GetTimeoutNs()),
+	}
+	if start.Script != nil && len(asked.Args) > 0 {
+		return Command{}, fmt.Errorf("run: both args and a script: %w", workspace.ErrInvalid)
+	}
+	if err := asked.Validate(); err != nil {
+		return Command{}, err
+	}
+	if start.GetFullTimeoutNs() < 0 || start.GetOutputLimit() < 0 {
+		return Command{}, fmt.Errorf("run: a negative timeout or output limit: %w", workspace.ErrInvalid)
+	}
+	if start.GetDetached() {
+		return Command{}, unsupported("run: detached")
+	}
+	state, err := r.server.configured()
+	if err != nil {
+		return Command{}, err
+	}
+	cmd := Command{RunID: r.id, Args: asked.Args, Stdin: start.GetStdin(), Env: maps.Clone(state.env)}
+	if start.Script != nil {
+		cmd.Args = []string{"/bin/sh", "-c", asked.Script}
+	}
+	if cmd.Env == nil {
+		cmd.Env = make(map[string]string, len(env))
+	}
+	maps.Copy(cmd.Env, env)
+	return cmd, nil
+}
+
+// dirError puts the caller's Dir into an error about it.
+func (r *run) dirError(abs string, err error) error {
+	var pathErr *fs.PathError
+	if dir := string(r.start.GetDir()); dir != "" && errors.As(err, &pathErr) && pathErr.Path == abs {
+		return pathError(cmp.Or(pathErr.Op, "chdir"), dir, err)
+	}
+	return err
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, workspace.ErrUnavailable) }

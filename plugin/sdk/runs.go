@@ -1,0 +1,234 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// rememberedRuns is how many run ids of a workspace are known to be used. A host
+// repeats one only within seconds, after an answer was lost.
+const rememberedRuns = 4096
+
+// registry knows the runs of every workspace.
+type registry struct {
+	mu     sync.Mutex
+	sets   map[string]*runSet // by workspace id
+	closed bool
+}
+
+type runSet struct {
+	active     map[string]*run
+	used       map[string]struct{}
+	order      []string // of used, oldest first
+	destroying int
+}
+
+func newRegistry() *registry { return &registry{sets: map[string]*runSet{}} }
+
+// add takes r's id for good: it is never run a second time.
+func (g *registry) add(id string, r *run) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errClosing
+	}
+	set := g.sets[id]
+	if set == nil {
+		set = &runSet{active: map[string]*run{}, used: map[string]struct{}{}}
+		g.sets[id] = set
+	}
+	if set.destroying > 0 {
+		return destroyed(id)
+	}
+	if _, ok := set.used[r.id]; ok {
+		return fmt.Errorf("run %s: its id was used before in workspace %s: %w", r.id, id, fs.ErrExist)
+	}
+	if len(set.order) == rememberedRuns {
+		delete(set.used, set.order[0])
+		set.order = append(set.order[:0], set.order[1:]...)
+	}
+	set.used[r.id] = struct{}{}
+	set.order = append(set.order, r.id)
+	set.active[r.id] = r
+	return nil
+}
+
+func (g *registry) remove(id string, r *run) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if set := g.sets[id]; set != nil && set.active[r.id] == r {
+		delete(set.active, r.id)
+	}
+}
+
+// find returns a run that is going, or nil for one that is over.
+func (g *registry) find(id, runID string) (*run, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if set := g.sets[id]; set != nil {
+		if r := set.active[runID]; r != nil {
+			return r, nil
+		}
+		if _, ok := set.used[runID]; ok {
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("run %q of workspace %q: %w", runID, id, fs.ErrNotExist)
+}
+
+// destroying ends the runs of a workspace, waits until what they started is
+// stopped, and lets no other one begin until done is called.
+func (g *registry) destroying(ctx context.Context, id string) (done func()) {
+	g.mu.Lock()
+	set := g.sets[id]
+	if set == nil {
+		set = &runSet{active: map[string]*run{}, used: map[string]struct{}{}}
+		g.sets[id] = set
+	}
+	set.destroying++
+	var active []*run
+	for _, r := range set.active {
+		active = append(active, r)
+	}
+	g.mu.Unlock()
+	for _, r := range active {
+		r.stop(stopGone(destroyed(id)))
+	}
+	for _, r := range active {
+		select {
+		case <-r.stopped:
+		case <-ctx.Done():
+		}
+	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if set.destroying--; set.destroying == 0 && len(set.used) == 0 && g.sets[id] == set {
+			delete(g.sets, id)
+		}
+	}
+}
+
+// drop forgets the runs of a workspace that is destroyed.
+func (g *registry) drop(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if set := g.sets[id]; set != nil {
+		set.used = map[string]struct{}{}
+		set.order = nil
+	}
+}
+
+// stopAll stops every run, lets no other one begin, and waits for those that
+// stop in time.
+func (g *registry) stopAll(grace time.Duration) {
+	g.mu.Lock()
+	g.closed = true
+	var active []*run
+	for _, set := range g.sets {
+		for _, r := range set.active {
+			active = append(active, r)
+		}
+	}
+	g.mu.Unlock()
+	for _, r := range active {
+		r.stop(stopCause{err: stoppedBy(errClosing), grace: grace})
+	}
+	timer := time.NewTimer(grace + closeWait)
+	defer timer.Stop()
+	for _, r := range active {
+		select {
+		case <-r.stopped:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+func destroyed(id string) error {
+	return fmt.Errorf("workspace %s was destroyed: %w", id, workspace.ErrUnavailable)
+}
+
+// StopRun stops a run's whole process tree.
+func (s *server) StopRun(ctx context.Context, req *berthv1.StopRunRequest) (*berthv1.StopRunResponse, error) {
+	if _, err := s.configured(); err != nil {
+		return nil, err
+	}
+	r, err := s.runs.find(req.GetWorkspace().GetId(), req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return &berthv1.StopRunResponse{}, nil
+	}
+	r.stop(stopCanceled)
+	select {
+	case <-r.stopped:
+		return &berthv1.StopRunResponse{}, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("stopping run %s: %w", r.id, context.Cause(ctx))
+	}
+}
+
+// watch is the one Watch call of a workspace while commands run in it.
+type watch struct {
+	mu     sync.Mutex
+	runs   map[*run]struct{}
+	cancel context.CancelFunc
+}
+
+// watchRun ends r if its workspace goes away (contract L7), until leave.
+func (s *server) watchRun(e *entry, r *run) (leave func()) {
+	watcher, ok := e.ws.(Watcher)
+	if !ok {
+		return func() {}
+	}
+	w := &e.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.runs == nil {
+		w.runs = map[*run]struct{}{}
+	}
+	w.runs[r] = struct{}{}
+	if w.cancel == nil {
+		ctx, cancel := context.WithCancel(s.alive)
+		w.cancel = cancel
+		s.goSafely("Watch", func() { s.watch(ctx, e, watcher) })
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.runs, r)
+		if len(w.runs) == 0 && w.cancel != nil {
+			w.cancel()
+			w.cancel = nil
+		}
+	}
+}
+
+func (s *server) watch(ctx context.Context, e *entry, watcher Watcher) {
+	err := s.safely("Watch", func() error { return watcher.Watch(ctx) })
+	if ctx.Err() != nil {
+		return
+	}
+	if !isUnavailable(err) {
+		s.logger.Warn("watching a workspace ended early", "workspace", e.id, "error", s.redactor.text(fmt.Sprint(err)))
+		return
+	}
+	s.cache.forget(e)
+	e.watch.mu.Lock()
+	var runs []*run
+	for r := range e.watch.runs {
+		runs = append(runs, r)
+	}
+	e.watch.mu.Unlock()
+	for _, r := range runs {
+		r.stop(stopGone(err))
+	}
+}
