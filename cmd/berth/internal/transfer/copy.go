@@ -171,11 +171,17 @@ func scan(ctx context.Context, src tree, from string, top workspace.FileInfo, to
 			if err != nil {
 				return err
 			}
+			seen := make(map[string]bool, len(children))
 			for _, child := range children {
 				err := checkName(child.Name)
 				if err == nil {
 					err = to.checkName(child.Name)
 				}
+				if err == nil && seen[child.Name] {
+					// As a link and then as a folder it would lead elsewhere.
+					err = fmt.Errorf("it lists an entry %q twice", child.Name)
+				}
+				seen[child.Name] = true
 				if err != nil {
 					return fmt.Errorf("%s: %w", src.describe(join(from, path)), err)
 				}
