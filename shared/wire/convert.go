@@ -148,8 +148,11 @@ func ToEnv(vars []*berthv1.EnvVar) map[string]string {
 	return env
 }
 
-// FromBytesList writes strings of any bytes.
+// FromBytesList writes strings of any bytes. None are nil.
 func FromBytesList(list []string) [][]byte {
+	if len(list) == 0 {
+		return nil
+	}
 	out := make([][]byte, len(list))
 	for i, s := range list {
 		out[i] = []byte(s)
@@ -159,6 +162,9 @@ func FromBytesList(list []string) [][]byte {
 
 // ToBytesList is the inverse of [FromBytesList].
 func ToBytesList(list [][]byte) []string {
+	if len(list) == 0 {
+		return nil
+	}
 	out := make([]string, len(list))
 	for i, b := range list {
 		out[i] = string(b)

@@ -18,6 +18,8 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
+var errNoDetail = errors.New("unknown error: the other side sent none")
+
 const kindUnsupported = "unsupported"
 
 // kinds are the sentinels that callers decide on, with the status code that
@@ -134,8 +136,11 @@ func Answered(err error) bool {
 // ToDetail writes an error. It keeps the text, the kinds, the errno, the path
 // and the typed errors in its chain, each text up to [MaxErrorText]. An error
 // that panics when it is asked, a nil pointer in an interface, is one with just
-// a text.
+// a text. Nil stays nil.
 func ToDetail(err error) (detail *berthv1.ErrorDetail) {
+	if err == nil {
+		return nil
+	}
 	defer func() {
 		if recover() != nil {
 			detail = &berthv1.ErrorDetail{Message: cut(fmt.Sprintf("broken error value of type %T: %v", err, err), MaxErrorText)}
@@ -188,12 +193,7 @@ func ToDetail(err error) (detail *berthv1.ErrorDetail) {
 	return detail
 }
 
-func errorText(err error) []byte {
-	if err == nil {
-		return nil
-	}
-	return cut(err.Error(), MaxErrorText)
-}
+func errorText(err error) []byte { return cut(err.Error(), MaxErrorText) }
 
 // cut keeps the first most bytes of a text, and says so where it cuts.
 func cut(text string, most int) []byte {
@@ -220,8 +220,12 @@ func lastLines(lines []string) [][]byte {
 }
 
 // FromDetail reads an error that ToDetail wrote. Whatever it does not know, a
-// kind of a newer version, leaves an error with its text.
+// kind of a newer version, leaves an error with its text. It never returns nil:
+// what should have been an error is no success.
 func FromDetail(detail *berthv1.ErrorDetail) error {
+	if detail == nil {
+		return errNoDetail
+	}
 	var known []error         // what errors.Is and errors.As find
 	for _, k := range kinds { // not the other way round: a peer may repeat a kind a million times
 		if slices.Contains(detail.GetKinds(), k.name) {
