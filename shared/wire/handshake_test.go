@@ -37,9 +37,10 @@ func TestWhatIsFrozen(t *testing.T) {
 // A message over the cap is an error of that call alone, in both directions, also
 // where only one side keeps to it.
 func TestMessageCap(t *testing.T) {
+	greedy := []grpc.ServerOption{grpc.MaxRecvMsgSize(2<<30 - 1)}
 	for name, p := range map[string]*peer{
 		"both":             newPeer(t),
-		"the host alone":   newPeerWith(t, nil, wire.DialOptions()),
+		"the host alone":   newPeerWith(t, greedy, wire.DialOptions()),
 		"the plugin alone": newPeerWith(t, wire.ServerOptions(), nil),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +63,9 @@ func TestMessageCap(t *testing.T) {
 			}
 			if n, err := read(wire.MaxMessage - 100); err != nil || n != wire.MaxMessage-100 {
 				t.Errorf("the largest message: %d bytes, %v", n, err)
+			}
+			if _, err := p.client.Stat(t.Context(), &berthv1.StatRequest{Path: make([]byte, wire.MaxMessage-100)}); err != nil {
+				t.Errorf("the largest request: %v", err)
 			}
 			if _, err := read(64 << 20); status.Code(err) != codes.ResourceExhausted || wire.Answered(err) {
 				t.Errorf("an answer of 64 MiB: %v", err)
