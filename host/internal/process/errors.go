@@ -52,7 +52,10 @@ func (p *Process) StartError(reason string, cause error) *StartError {
 	return err
 }
 
-var errStartTimeout = errors.New("start timeout")
+var (
+	errStartTimeout = errors.New("start timeout")
+	errNoServer     = errors.New("no gRPC on its socket")
+)
 
 // hello returns whether the first line was read, and what was wrong with it.
 func (p *Process) hello() (read bool, err error) {
@@ -72,10 +75,11 @@ func (p *Process) waitingFor() string {
 	return "the handshake line on the plugin's stdout"
 }
 
-// awaitOwnEnd waits a moment for the end of a process that seems to be ending.
-func (p *Process) awaitOwnEnd(ctx context.Context, err error) {
-	if _, hello := p.hello(); ctx.Err() != nil || errors.Is(err, errStartTimeout) || hello != nil && !errors.Is(hello, errNoHello) {
-		return
+// awaitOwnEnd gives a process that closed its stdout or its socket a moment to
+// end by itself.
+func (p *Process) awaitOwnEnd(ctx context.Context) {
+	if _, hello := p.hello(); hello != nil && !errors.Is(hello, errNoHello) {
+		return // it lives, and says something else
 	}
 	select {
 	case <-p.exited:
@@ -88,11 +92,11 @@ func (p *Process) awaitOwnEnd(ctx context.Context, err error) {
 // it had ended by itself.
 func (p *Process) failedStart(ctx context.Context, cfg Config, err error) error {
 	waited := p.waitingFor()
-	ownEnd := p.Reason() == ""
 	select {
 	case <-p.finished:
 	case <-time.After(outputWait):
 	}
+	ownEnd := p.Reason() == ""
 	p.mu.Lock()
 	spawnErr := p.spawn
 	p.mu.Unlock()
@@ -112,6 +116,8 @@ func (p *Process) failedStart(ctx context.Context, cfg Config, err error) error 
 		return p.StartError(hello.Error(), nil)
 	case ownEnd:
 		return p.StartError(cfg.Path+" ended right after its handshake", nil)
+	case errors.Is(err, errNoServer):
+		return p.StartError(fmt.Sprintf("%s does not serve gRPC on the socket of its handshake: %s", cfg.Path, err), nil)
 	default:
 		return p.StartError(fmt.Sprintf("%s: %s", cfg.Path, err), err)
 	}

@@ -10,7 +10,9 @@ import (
 
 // checkPeer refuses a socket on which another user's process listens. The
 // folder's mode keeps others out already; this holds when it was changed.
-func checkPeer(conn net.Conn) error {
+func checkPeer(conn net.Conn) error { return checkPeerUID(conn, os.Geteuid()) }
+
+func checkPeerUID(conn net.Conn, uid int) error {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return fmt.Errorf("plugin listens on %s, want a unix socket", conn.RemoteAddr().Network())
@@ -29,8 +31,8 @@ func checkPeer(conn net.Conn) error {
 	if credErr != nil {
 		return fmt.Errorf("credentials of the plugin's socket: %w", credErr)
 	}
-	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("plugin's socket belongs to uid %d, not to this process's %d", cred.Uid, os.Geteuid())
+	if int(cred.Uid) != uid {
+		return fmt.Errorf("plugin's socket belongs to uid %d, not to this process's %d", cred.Uid, uid)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ package process
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-dev/berth/shared/wire"
 )
@@ -172,11 +177,13 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	p.client = plugin.NewClient(p.clientConfig(spawnCtx, cfg))
 
 	connected := make(chan error, 1)
-	go func() { connected <- p.connect() }()
+	go func() { connected <- p.connect(spawnCtx) }()
 	err = p.awaitStart(ctx, cfg, connected)
 	if err != nil {
 		cancel()
-		p.awaitOwnEnd(ctx, err)
+		if !errors.Is(err, errStartTimeout) {
+			p.awaitOwnEnd(ctx)
+		}
 		p.Kill("its start was given up")
 		err = p.failedStart(ctx, cfg, err)
 		p.Close()
@@ -186,7 +193,7 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 }
 
 // connect makes go-plugin start the process, by our runner, and dial it.
-func (p *Process) connect() error {
+func (p *Process) connect(ctx context.Context) error {
 	if _, err := p.client.Start(); err != nil {
 		if !p.attempted { // go-plugin gave up before it came to our runner
 			return p.notSpawned(err)
@@ -199,6 +206,14 @@ func (p *Process) connect() error {
 	}
 	p.conn = protocol.(*plugin.GRPCClient).Conn // readHello accepts gRPC alone
 	p.version = p.client.NegotiatedVersion()
+	// go-plugin takes a socket on which no gRPC is spoken for a plugin without
+	// stdio. Any answer will do.
+	health := grpc_health_v1.NewHealthClient(p.conn)
+	_, err = health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: plugin.GRPCServiceName})
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return fmt.Errorf("%w: %s", errNoServer, status.Convert(err).Message())
+	}
 	return nil
 }
 

@@ -84,3 +84,13 @@ func TestEnvironmentIsTheGivenOneAlone(t *testing.T) {
 		t.Errorf("working directory %s, want %s", got, cfg.Dir)
 	}
 }
+
+// poll waits for something to become true.
+func poll(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}

@@ -54,7 +54,12 @@ func (r *procRunner) Wait(context.Context) error {
 	return nil
 }
 
-func (r *procRunner) Kill(context.Context) error {
+// Kill is also called when go-plugin takes a stdout that closed for a failed
+// start: then the process may be about to tell its own exit status.
+func (r *procRunner) Kill(ctx context.Context) error {
+	if _, err := r.p.hello(); errors.Is(err, errNoHello) {
+		r.p.awaitOwnEnd(ctx)
+	}
 	r.p.Kill("it did not end when asked to")
 	return nil
 }

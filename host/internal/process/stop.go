@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -72,4 +73,13 @@ func (p *Process) finish() {
 	p.readers.Wait()
 	p.folder.remove()
 	close(p.finished)
+}
+
+// reapedAs keeps how the process ended. It is called with p.mu held. One that
+// ended by itself just before it was killed was not killed.
+func (p *Process) reapedAs(state *os.ProcessState) {
+	p.state, p.reaped = state, true
+	if state == nil || !wasKilled(state) {
+		p.reason = ""
+	}
 }

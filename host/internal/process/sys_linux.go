@@ -26,6 +26,6 @@ func (p *Process) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	killGroup(p.pid)
-	p.state, _ = p.proc.Wait() // it has ended, so this does not block
-	p.reaped = true
+	state, _ := p.proc.Wait() // it has ended, so this does not block
+	p.reapedAs(state)
 }

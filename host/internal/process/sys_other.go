@@ -8,5 +8,5 @@ func (p *Process) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	killGroup(p.pid)
-	p.state, p.reaped = state, true
+	p.reapedAs(state)
 }

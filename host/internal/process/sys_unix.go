@@ -15,6 +15,12 @@ const passesFiles = true
 // killGroup kills every process of the group that pid leads.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
+// wasKilled reports whether the process ended as [Process.Kill] ends it.
+func wasKilled(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 // endReads makes a read that waits, and all later ones, return.
 func endReads(file *os.File) {
 	if err := file.SetReadDeadline(time.Unix(1, 0)); err != nil {

@@ -19,6 +19,9 @@ func sysProcAttr() *syscall.SysProcAttr {
 // killGroup does nothing: what a plugin started outlives it here.
 func killGroup(int) {}
 
+// wasKilled reports whether the process ended as [Process.Kill] ends it.
+func wasKilled(state *os.ProcessState) bool { return state.ExitCode() == 1 }
+
 // endReads gives the reader a moment and then closes the pipe, whose reads have
 // no deadline here.
 func endReads(file *os.File) {

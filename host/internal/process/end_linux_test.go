@@ -1,0 +1,181 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-dev/berth/test/faults"
+)
+
+// gone reports whether no process has the pid, or a zombie that is not ours.
+func gone(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}
+
+func atoi(t testing.TB, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// within fails if f takes longer than limit, which leaves wide room above what
+// is promised.
+func within(t testing.TB, limit time.Duration, what string, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if took := time.Since(began); took > limit {
+		t.Errorf("%s took %v, longer than %v", what, took, limit)
+	}
+}
+
+func TestFrozenPluginIsStopped(t *testing.T) {
+	p := start(t, testConfig(t, faults.Good))
+	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	within(t, 3*time.Second, "a stop with 1 s", func() { // 2 s
+		if err := p.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if !gone(p.PID()) {
+		t.Error("it is still there")
+	}
+	if got := p.ExitStatus(); got != "signal: killed" || p.Reason() == "" {
+		t.Errorf("%s, %q", got, p.Reason())
+	}
+}
+
+func TestKilledPluginIsSeenAtOnce(t *testing.T) {
+	p := start(t, testConfig(t, faults.Good))
+	failed := make(chan error, 1)
+	go func() {
+		_, err := do(t.Context(), p, "sleep/1m")
+		failed <- err
+	}()
+	mustDo(t, p, "stderr/last words")
+	if err := syscall.Kill(p.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, "the failed call and the exit", func() { // 100 ms
+		if err := <-failed; status.Code(err) != codes.Unavailable {
+			t.Errorf("call in flight: %v", err)
+		}
+		<-p.Exited()
+		<-p.Finished()
+	})
+	if _, err := do(t.Context(), p, "ping"); status.Code(err) != codes.Unavailable {
+		t.Errorf("call after it: %v", err)
+	}
+	if p.ExitStatus() != "signal: killed" || p.Reason() != "" || len(p.Stderr()) != 1 {
+		t.Errorf("%s, %q, %q", p.ExitStatus(), p.Reason(), p.Stderr())
+	}
+	if len(running(t, plugins.Path(faults.Good))) > 0 {
+		t.Error("a zombie is left")
+	}
+}
+
+func TestExitStatusAndLastWords(t *testing.T) {
+	for _, test := range []struct{ do, status, stderr string }{
+		{"exit/7", "exit status 7", "these are my last words"},
+		{"panic/boom", "exit status 2", "panic in a handler: boom"},
+	} {
+		t.Run(test.do, func(t *testing.T) {
+			p := start(t, testConfig(t, faults.Good))
+			if _, err := do(t.Context(), p, test.do); status.Code(err) != codes.Unavailable {
+				t.Errorf("the call: %v", err)
+			}
+			<-p.Finished()
+			if p.ExitStatus() != test.status || !strings.Contains(strings.Join(p.Stderr(), "\n"), test.stderr) {
+				t.Errorf("%s, %q", p.ExitStatus(), p.Stderr())
+			}
+		})
+	}
+}
+
+// A child that holds the plugin's stderr hides neither its end nor its stop.
+func TestGrandchildHoldsStderr(t *testing.T) {
+	for _, end := range []string{"exit", "stop"} {
+		t.Run(end, func(t *testing.T) {
+			p := start(t, testConfig(t, faults.Good))
+			child := atoi(t, mustDo(t, p, "hold-stderr"))
+			within(t, time.Second, "the end", func() { // 200 ms
+				if end == "exit" {
+					_, _ = do(t.Context(), p, "exit/0")
+				} else {
+					p.Kill("for the test")
+				}
+				<-p.Exited()
+				<-p.Finished()
+			})
+			poll(t, "the group is empty", func() bool {
+				return gone(child) && errors.Is(syscall.Kill(-p.PID(), 0), syscall.ESRCH)
+			})
+		})
+	}
+}
+
+// One that left the group and writes there for ever does not either.
+func TestEscapedGrandchildWritesStderr(t *testing.T) {
+	p := start(t, testConfig(t, faults.Good))
+	child := atoi(t, mustDo(t, p, "write-stderr"))
+	defer func() { _ = syscall.Kill(-child, syscall.SIGKILL) }()
+	poll(t, "it writes", func() bool { return len(p.Stderr()) > 0 })
+	within(t, 2*time.Second, "the end", func() {
+		p.Kill("for the test")
+		<-p.Exited()
+		<-p.Finished()
+	})
+}
+
+// The thread that made the child may not end before it: Linux would kill the
+// child with it.
+func TestPluginOutlivesThreads(t *testing.T) {
+	p := start(t, testConfig(t, faults.Good))
+	for range 50 { // a goroutine that ends with its thread locked ends the thread
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread()
+		}()
+		<-done
+	}
+	if got := mustDo(t, p, "ping"); got != "pong" {
+		t.Errorf("ping: %q", got)
+	}
+}
+
+func TestManyEnds(t *testing.T) {
+	p := start(t, testConfig(t, faults.Good))
+	done := make(chan error)
+	for range 10 {
+		go func() { done <- p.Stop(t.Context()) }()
+		go func() { p.Kill("again"); done <- p.Close() }()
+	}
+	for range 20 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
