@@ -231,11 +231,7 @@ func (h *Host) Shutdown(ctx context.Context) error {
 	errs := make([]error, len(h.providers))
 	var wg sync.WaitGroup
 	for i, name := range slices.Sorted(maps.Keys(h.providers)) {
-		wg.Go(func() {
-			if err := h.providers[name].super.Shutdown(ctx); err != nil {
-				errs[i] = fmt.Errorf("provider %s: shutting down: %w", name, err)
-			}
-		})
+		wg.Go(func() { errs[i] = h.providers[name].shutdown(ctx) })
 	}
 	wg.Wait()
 	h.cancel()

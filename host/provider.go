@@ -29,6 +29,7 @@ type provider struct {
 	environment []string // names of the conventional variables that were sent
 	configured  *berthv1.ConfigureResponse
 	secrets     *strings.Replacer // nil before the schema is known
+	served      []func()          // end what is served in this process
 }
 
 func newProvider(h *Host, name string, config Provider) (*provider, error) {
@@ -61,7 +62,10 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 		HostVersion:  hostVersion(),
 	}
 	if r := config.InProcess; r != nil {
-		sc.Find, sc.InProcess = nil, func(s grpc.ServiceRegistrar) { r.Register(s) }
+		sc.Find, sc.InProcess = nil, func(s grpc.ServiceRegistrar) {
+			p.stopServed()
+			r.Register(&registrar{ServiceRegistrar: s, p: p})
+		}
 	}
 	p.super = supervisor.New(sc)
 	return p, nil
@@ -92,6 +96,40 @@ func (p *provider) configure(_ context.Context, bin catalog.Binary, d *berthv1.D
 		Environment: envVars(vars),
 		DataDir:     []byte(filepath.Join(p.host.dataDir, "providers", p.name)),
 	}, nil
+}
+
+// registrar tells a provider that is served in this process where to leave what
+// its process's end would do: sdk.Plugin asks for OnStop.
+type registrar struct {
+	grpc.ServiceRegistrar
+	p *provider
+}
+
+func (r *registrar) OnStop(stop func()) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.p.served = append(r.p.served, stop)
+}
+
+// stopServed ends what was served in this process before; its server has ended.
+func (p *provider) stopServed() {
+	p.mu.Lock()
+	served := p.served
+	p.served = nil
+	p.mu.Unlock()
+	for _, stop := range served {
+		stop()
+	}
+}
+
+// shutdown drains and ends the plugin.
+func (p *provider) shutdown(ctx context.Context) error {
+	err := p.super.Shutdown(ctx)
+	p.stopServed()
+	if err != nil {
+		return fmt.Errorf("provider %s: shutting down: %w", p.name, err)
+	}
+	return nil
 }
 
 // minSecret is the shortest value that is looked for in what a plugin writes:

@@ -45,6 +45,9 @@ type local struct {
 	exited chan struct{}
 	once   sync.Once
 
+	closing  sync.Once // Stop and the watch both close
+	closeErr error
+
 	mu     sync.Mutex
 	reason string
 }
@@ -106,5 +109,6 @@ func (l *local) Stop(context.Context) error { return l.Close() }
 func (l *local) Close() error {
 	l.Kill("it was stopped")
 	<-l.exited
-	return l.conn.Close()
+	l.closing.Do(func() { l.closeErr = l.conn.Close() })
+	return l.closeErr
 }

@@ -1,0 +1,88 @@
+package host_test
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"testing/fstest"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/plugins/state"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// newState returns a workspace of the state plugin, which serves in this process
+// and keeps its files in memory.
+func newState(t *testing.T) workspace.Workspace {
+	t.Helper()
+	h, err := host.New(host.Config{Providers: map[string]host.Provider{
+		"notes": {InProcess: state.Plugin("test"), Config: map[string]any{"store": "memory"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ws, err := h.Workspace("notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}
+
+func TestFS_PassesTheStandardLibrarysTest(t *testing.T) {
+	ws := newState(t)
+	ctx := t.Context()
+	for name, content := range map[string]string{"a.txt": "alpha", "dir/b.txt": "beta", "dir/sub/c": "", "name with\nnewline": "x"} {
+		if err := ws.WriteFile(ctx, name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ws.Symlink(ctx, "a.txt", "link"); err != nil {
+		t.Fatal(err)
+	}
+	fsys := ws.FS(ctx)
+	if err := fstest.TestFS(fsys, "a.txt", "dir/b.txt", "dir/sub/c", "link"); err != nil {
+		t.Error(err)
+	}
+	if err := fstest.TestFS(host.ReadOnly(ws).FS(ctx), "a.txt", "dir/b.txt"); err != nil {
+		t.Error(err)
+	}
+	sub, err := fs.Sub(fsys, "dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := fs.ReadFile(sub, "b.txt"); err != nil || string(data) != "beta" {
+		t.Errorf("b.txt of dir: %q, %v", data, err)
+	}
+	if matches, err := fs.Glob(fsys, "*.txt"); err != nil || len(matches) != 1 {
+		t.Errorf("*.txt: %q, %v", matches, err)
+	}
+}
+
+func TestFS_AWalkOverLinksToItsOwnFolderEnds(t *testing.T) {
+	ws := newState(t)
+	ctx := t.Context()
+	if err := ws.WriteFile(ctx, "loop/file", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"loop/one", "loop/two"} {
+		if err := ws.Symlink(ctx, ".", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var walked []string
+	err := fs.WalkDir(ws.FS(ctx), ".", func(path string, d fs.DirEntry, err error) error {
+		walked = append(walked, path)
+		if len(walked) > 100 {
+			return errors.New("the walk does not end")
+		}
+		return err
+	})
+	if err != nil || len(walked) != 5 {
+		t.Errorf("walked %q: %v", walked, err)
+	}
+}
