@@ -49,12 +49,15 @@ var kinds = []struct {
 // that are missing here say nothing about the request: gRPC gives them itself
 // when a connection or a deadline ends.
 var bare = map[codes.Code]error{
-	codes.InvalidArgument:  workspace.ErrInvalid,
-	codes.NotFound:         fs.ErrNotExist,
-	codes.AlreadyExists:    fs.ErrExist,
-	codes.PermissionDenied: fs.ErrPermission,
-	codes.Aborted:          workspace.ErrTransient,
-	codes.Unimplemented:    errors.ErrUnsupported,
+	codes.InvalidArgument:    workspace.ErrInvalid,
+	codes.OutOfRange:         workspace.ErrInvalid,
+	codes.FailedPrecondition: workspace.ErrUnavailable,
+	codes.Aborted:            workspace.ErrTransient,
+	codes.NotFound:           fs.ErrNotExist,
+	codes.AlreadyExists:      fs.ErrExist,
+	codes.PermissionDenied:   fs.ErrPermission,
+	codes.Unauthenticated:    fs.ErrPermission,
+	codes.Unimplemented:      errors.ErrUnsupported,
 }
 
 // ToStatus makes err fit to be returned from a gRPC handler. Nil stays nil, and

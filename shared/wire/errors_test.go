@@ -306,11 +306,13 @@ func TestStatusWithoutDetail(t *testing.T) {
 		{codes.NotFound, fs.ErrNotExist},
 		{codes.AlreadyExists, fs.ErrExist},
 		{codes.PermissionDenied, fs.ErrPermission},
+		{codes.OutOfRange, workspace.ErrInvalid},
+		{codes.FailedPrecondition, workspace.ErrUnavailable},
+		{codes.Unauthenticated, fs.ErrPermission},
 		{codes.Aborted, workspace.ErrTransient},
 		{codes.Unimplemented, errors.ErrUnsupported},
 		{codes.Canceled, nil}, {codes.Unknown, nil}, {codes.DeadlineExceeded, nil}, {codes.ResourceExhausted, nil},
-		{codes.FailedPrecondition, nil}, {codes.OutOfRange, nil}, {codes.Internal, nil}, {codes.Unavailable, nil},
-		{codes.DataLoss, nil}, {codes.Unauthenticated, nil}, {codes.Code(99), nil},
+		{codes.Internal, nil}, {codes.Unavailable, nil}, {codes.DataLoss, nil}, {codes.Code(99), nil},
 	} {
 		raw := p.answer(t.Context(), status.Error(tt.code, "as it says"))
 		if answered := wire.Answered(raw); answered != (tt.want != nil) {
