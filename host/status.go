@@ -75,6 +75,11 @@ func (h *Host) Check(ctx context.Context, provider string) (ProviderStatus, erro
 	}
 	defer inst.Release()
 	p.learn(inst)
+	if inst.Binary().Path != "" {
+		// A start does not wait for it. Without it the status is the same but for
+		// that, and why will show when the file is used next.
+		_, _ = inst.Binary().Digest()
+	}
 	return p.status(), nil
 }
 
