@@ -143,7 +143,11 @@ func (p *Process) own(ctx context.Context, cfg Config, env []string, files *stdi
 	}
 	p.mu.Lock()
 	p.proc, p.pid = proc, proc.Pid
+	doomed := p.reason
 	p.mu.Unlock()
+	if doomed != "" {
+		p.Kill(doomed)
+	}
 	p.readers.Go(func() { p.readStdout(&output{file: files.stdout}) })
 	p.readers.Go(func() { p.readStderr(&output{file: files.stderr}) })
 	started <- nil

@@ -12,11 +12,14 @@ import (
 func (p *Process) Kill(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reaped || p.proc == nil {
+	if p.reaped {
 		return
 	}
 	if p.reason == "" {
 		p.reason = reason
+	}
+	if p.proc == nil {
+		return // if it is just being started, its owner sees the reason
 	}
 	killGroup(p.pid)
 	_ = p.proc.Kill() // it may have left its group

@@ -14,6 +14,9 @@ import (
 var plugins faults.Plugins
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(hostEnv); dir != "" {
+		os.Exit(hostMain(dir))
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "faults")
 		if err != nil {

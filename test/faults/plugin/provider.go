@@ -26,7 +26,7 @@ type provider struct {
 
 func (*provider) Describe(context.Context, *berthv1.DescribeRequest) (*berthv1.DescribeResponse, error) {
 	if how() == faults.DieDescribe {
-		fmt.Fprintln(os.Stderr, "describe is the last thing I do")
+		fmt.Fprintln(realStderr, "describe is the last thing I do")
 		os.Exit(5)
 	}
 	return &berthv1.DescribeResponse{Name: how(), Version: "1.2.3", ConfigSchema: []byte(`{"type":"object"}`)}, nil
