@@ -36,6 +36,7 @@ workspace: one that is gone is an error.`,
 }
 
 func (a *app) execIn(ctx context.Context, ref workspace.Ref, c workspace.Command) error {
+	a.connect(&c)
 	ws, err := a.attach(ref)
 	if err != nil {
 		return err

@@ -42,14 +42,13 @@ func (a *app) open(ctx context.Context, provider string, flags *openFlags, opts 
 		return err
 	}
 	defer func() { err = errors.Join(err, o.end()) }()
-	dir, err := o.ws.WorkingDir(ctx)
+	ref, dir, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
-	ref, _ := o.ws.Ref()
-	o.told = true
+	o.told = true // on stdout
 	if o.file != nil {
-		if err := o.file.write(ref); err != nil {
+		if err := o.tell(ref); err != nil {
 			return err
 		}
 	}

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
 // opening is a workspace that a command line opens, and the telling of its ref.
 type opening struct {
-	app  *app
-	ws   workspace.Workspace
-	file *refFile // nil without --ref-file
-	told bool
+	app      *app
+	provider string
+	ws       workspace.Workspace
+	file     *refFile // nil without --ref-file
+	told     bool
 }
 
 // begin makes a handle of what the flags say. Nothing is made before open.
@@ -22,7 +24,7 @@ func (a *app) begin(provider string, flags *openFlags, opts []workspace.Option) 
 	if err != nil {
 		return nil, err
 	}
-	o := &opening{app: a}
+	o := &opening{app: a, provider: provider}
 	if o.ws, err = h.Workspace(provider, opts...); err != nil {
 		return nil, err
 	}
@@ -34,17 +36,18 @@ func (a *app) begin(provider string, flags *openFlags, opts []workspace.Option) 
 	return o, nil
 }
 
-// open makes or finds the workspace and tells its ref.
-func (o *opening) open(ctx context.Context) (workspace.Ref, error) {
-	_, err := o.ws.WorkingDir(ctx)
-	ref, ok := o.ws.Ref()
-	if ok {
-		err = errors.Join(err, o.tell(ref))
+// open makes or finds the workspace.
+func (o *opening) open(ctx context.Context) (ref workspace.Ref, dir string, err error) {
+	dir, err = o.ws.WorkingDir(ctx)
+	var config *host.ConfigError
+	if errors.As(err, &config) && config.File == "" {
+		err = fmt.Errorf("provider %s: %w", o.provider, err) // it tells of a key alone
 	}
-	return ref, err
+	ref, _ = o.ws.Ref()
+	return ref, dir, err
 }
 
-// tell writes the ref to its file, or says it on stderr.
+// tell writes the ref to its file, or else says it on stderr.
 func (o *opening) tell(ref workspace.Ref) error {
 	o.told = true
 	if o.file == nil {

@@ -52,6 +52,7 @@ The workspace stays, unless --rm is given.`,
 }
 
 func (a *app) runIn(ctx context.Context, provider string, flags *openFlags, opts []workspace.Option, c workspace.Command, remove bool) (err error) {
+	a.connect(&c)
 	if err := c.Validate(); err != nil {
 		return err // before a workspace is made for nothing
 	}
@@ -65,16 +66,23 @@ func (a *app) runIn(ctx context.Context, provider string, flags *openFlags, opts
 		}
 		err = errors.Join(err, o.end())
 	}()
-	ref, err := o.open(ctx)
+	ref, _, err := o.open(ctx)
+	if err == nil {
+		err = o.tell(ref)
+	}
 	if err != nil {
 		return err
 	}
 	return a.runCommand(ctx, ref, o.ws, c)
 }
 
-// runCommand runs c with berth's own streams.
-func (a *app) runCommand(ctx context.Context, ref workspace.Ref, ws workspace.Workspace, c workspace.Command) error {
+// connect gives a command berth's own streams.
+func (a *app) connect(c *workspace.Command) {
 	c.Stdin, c.Stdout, c.Stderr = a.commandStdin(), a.stdout, a.stderr
+}
+
+// runCommand runs a connected command.
+func (a *app) runCommand(ctx context.Context, ref workspace.Ref, ws workspace.Workspace, c workspace.Command) error {
 	result, err := ws.Run(ctx, c)
 	if err != nil {
 		return in(ref, err)
