@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -91,7 +92,9 @@ func providing(ws Workspace) *fakeProvider {
 		create:  func(context.Context, CreateRequest) (Workspace, error) { return ws, nil },
 		attach:  func(context.Context, string) (Workspace, error) { return ws, nil },
 		destroy: func(context.Context, string) error { return nil },
-		list:    func(context.Context, workspace.ListOptions) iter.Seq2[Info, error] { return func(func(Info, error) bool) {} },
+		list: func(context.Context, workspace.ListOptions) iter.Seq2[Info, error] {
+			return func(func(Info, error) bool) {}
+		},
 	}
 }
 
@@ -215,7 +218,10 @@ type memoryWriter struct {
 	aborted *bool
 }
 
-func (w *memoryWriter) Write(p []byte) (int, error) { w.data = append(w.data, p...); return len(p), nil }
+func (w *memoryWriter) Write(p []byte) (int, error) {
+	w.data = append(w.data, p...)
+	return len(p), nil
+}
 func (w *memoryWriter) Close() error {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
@@ -369,7 +375,7 @@ type runner struct {
 }
 
 func (w *runner) Start(ctx context.Context, cmd Command) (Process, error) { return w.start(ctx, cmd) }
-func (w *runner) Announce() []workspace.Feature                          { return w.features }
+func (w *runner) Announce() []workspace.Feature                           { return w.features }
 
 // starting gives p for every command and hands cmd to seen.
 func starting(p Process, seen ...*Command) *runner {
@@ -462,4 +468,10 @@ func mustBe(t testing.TB, err, want error) {
 	if !errors.Is(err, want) {
 		t.Fatalf("error is %v, want %v", err, want)
 	}
+}
+
+// quiet is p without the stacks of panics that a test makes.
+func quiet[C any](p Plugin[C]) Plugin[C] {
+	p.Logger = hclog.NewNullLogger()
+	return p
 }

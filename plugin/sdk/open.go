@@ -26,7 +26,13 @@ func (s *server) Create(req *berthv1.CreateRequest, stream openStream) error {
 	if err != nil {
 		return err
 	}
-	return s.open(stream, func(ctx context.Context, report func(Progress)) (*entry, error) {
+	schema, err := s.def.schema()
+	if err != nil {
+		return err
+	}
+	var own redactor
+	own.set(schema.secrets(create.Overrides))
+	return own.clean(s.open(stream, func(ctx context.Context, report func(Progress)) (*entry, error) {
 		// Tries of one create follow each other: a provider need not be prepared to
 		// race itself, only other processes.
 		unlock, err := s.creates.lock(ctx, create.Key())
@@ -42,7 +48,7 @@ func (s *server) Create(req *berthv1.CreateRequest, stream openStream) error {
 			return nil, err
 		}
 		return s.cache.add(ws)
-	})
+	}))
 }
 
 func createRequest(req *berthv1.CreateRequest, state *configured) (CreateRequest, error) {

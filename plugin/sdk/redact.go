@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 )
 
@@ -48,6 +49,18 @@ func (r *redactor) text(s string) string {
 		return replacer.Replace(s)
 	}
 	return s
+}
+
+// clean returns err, or one like it without secrets.
+func (r *redactor) clean(err error) error {
+	if err == nil || r.replacer.Load() == nil {
+		return err
+	}
+	detail := wire.ToDetail(err) // which also stands an error value that panics
+	if text := string(detail.GetMessage()); r.text(text) == text {
+		return err
+	}
+	return wire.FromDetail(r.detail(detail))
 }
 
 // detail returns d without secrets. The caller's own path stays as it is, also

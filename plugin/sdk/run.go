@@ -278,7 +278,6 @@ func (r *run) execute() {
 	}
 	process, err := r.startProcess(commander, cmd)
 	if err != nil {
-		err = r.orCause(r.dirError(cmd.Dir, err))
 		if isUnavailable(err) {
 			r.server.cache.forget(e)
 		}

@@ -42,16 +42,22 @@ func (r *run) startProcess(commander Commander, cmd Command) (Process, error) {
 			}
 		}
 	})
+	done := func(st started) (Process, error) {
+		if st.err != nil {
+			return nil, r.orCause(r.dirError(cmd.Dir, st.err))
+		}
+		return st.process, nil
+	}
 	select {
 	case st := <-result:
-		return st.process, st.err
+		return done(st)
 	case <-r.stopCh:
 	}
 	timer := time.NewTimer(endWait)
 	defer timer.Stop()
 	select {
 	case st := <-result:
-		return st.process, st.err
+		return done(st)
 	case <-timer.C:
 		close(abandoned)
 		return nil, r.cause.err(fmt.Sprintf("the provider was still starting it %v later", endWait))
@@ -307,6 +313,11 @@ func (r *run) pump(which int, from io.Reader) error {
 			r.stop(r.overLimit())
 		}
 		r.window.queue(r.out, which, room, into[:keep])
+		select {
+		case <-r.stopped: // given up: nobody wants the rest
+			return nil
+		default:
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil

@@ -181,13 +181,7 @@ func (s *server) register(r grpc.ServiceRegistrar) {
 }
 
 func (s *server) toStatus(err error) error {
-	if err == nil {
-		return nil
-	}
-	if detail := s.redactor.detail(wire.ToDetail(err)); s.redactor.text(err.Error()) != err.Error() {
-		err = wire.FromDetail(detail)
-	}
-	return wire.ToStatus(err)
+	return wire.ToStatus(s.redactor.clean(err))
 }
 
 // notConfigured has the code that the protocol names for it.

@@ -1,0 +1,632 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+func stopMessage() *berthv1.RunRequest {
+	return &berthv1.RunRequest{Message: &berthv1.RunRequest_Stop{Stop: &berthv1.RunStop{}}}
+}
+
+func TestC5_TimeoutStopsTheCommand(t *testing.T) {
+	for _, survivors := range []string{"", "pid 5: operation not permitted"} {
+		process := newFakeProcess()
+		process.onStop = func(time.Duration) string { process.exit(143, nil); return survivors }
+		client := serveProvider(t, providing(starting(process)))
+		go func() { _, _ = io.WriteString(process.stdoutW, "partial") }()
+		call := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(300 * time.Millisecond), FullTimeoutNs: int64(time.Second)})
+		_, err := call.wait()
+		var timeout *workspace.TimeoutError
+		if !errors.As(err, &timeout) || timeout.Timeout != time.Second || timeout.Ceiling || timeout.Survivors != survivors {
+			t.Fatalf("error %#v", err)
+		}
+		if string(call.out[stdout]) != "partial" {
+			t.Errorf("output %q", call.out[stdout])
+		}
+		if stops := process.stopped(); fmt.Sprint(stops) != "[2s]" {
+			t.Errorf("stops %v", stops)
+		}
+	}
+}
+
+func TestC5_StopThatHangsIsReported(t *testing.T) {
+	t.Parallel()
+	process := newFakeProcess()
+	release := make(chan struct{})
+	process.onStop = func(time.Duration) string { <-release; return "" }
+	client := serveProvider(t, providing(starting(process)))
+	begin := time.Now()
+	_, err := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(time.Millisecond)}).wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) || !strings.Contains(timeout.Survivors, "still stopping it") || !strings.Contains(timeout.Survivors, "not told its end") {
+		t.Errorf("error %#v", err)
+	}
+	if took := time.Since(begin); took > testTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+	close(release)
+	process.exit(137, nil)
+}
+
+func TestC5_WaitThatHangsAfterStopIsReported(t *testing.T) {
+	t.Parallel()
+	process := newFakeProcess()
+	process.onStop = func(time.Duration) string { return "pid 9 is in the kernel" }
+	client := serveProvider(t, providing(starting(process)))
+	_, err := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(time.Millisecond)}).wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) || !strings.HasPrefix(timeout.Survivors, "pid 9 is in the kernel; ") {
+		t.Errorf("error %#v", err)
+	}
+	process.exit(137, nil)
+}
+
+func TestC5_ProvidersOwnCeilingPasses(t *testing.T) {
+	process := newFakeProcess()
+	process.exit(0, &workspace.TimeoutError{Timeout: time.Minute, Ceiling: true})
+	_, err := startRun(t, t.Context(), serveProvider(t, providing(starting(process))), &berthv1.RunStart{}).wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) || !timeout.Ceiling || timeout.Timeout != time.Minute {
+		t.Errorf("error %#v", err)
+	}
+}
+
+func TestC6_StopMessageCancels(t *testing.T) {
+	process := newFakeProcess()
+	client := serveProvider(t, providing(starting(process)))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(time.Hour)})
+	call.until("started", func() bool { return call.started })
+	call.send(stopMessage())
+	_, err := call.wait()
+	mustBe(t, err, context.Canceled)
+	if stops := process.stopped(); fmt.Sprint(stops) != "[2s]" {
+		t.Errorf("stops %v", stops)
+	}
+}
+
+func TestC6_BrokenStreamStopsTheCommand(t *testing.T) {
+	process := newFakeProcess()
+	client := serveProvider(t, providing(starting(process)))
+	ctx, cancel := context.WithCancel(t.Context())
+	call := startRun(t, ctx, client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	cancel()
+	eventually(t, "the command is stopped and closed", func() bool {
+		process.mu.Lock()
+		defer process.mu.Unlock()
+		return len(process.stops) == 1 && process.closed == 1
+	})
+}
+
+func TestC7_OutputLimit(t *testing.T) {
+	for _, test := range []struct {
+		out, err int
+		over     bool
+	}{{1000, 0, false}, {0, 1000, false}, {500, 500, false}, {1001, 0, true}, {600, 600, true}, {1 << 20, 0, true}} {
+		process := newFakeProcess()
+		client := serveProvider(t, providing(starting(process)))
+		go func() {
+			_, _ = process.stdoutW.Write(make([]byte, test.out))
+			_, _ = process.stderrW.Write(make([]byte, test.err))
+			process.exit(3, nil)
+		}()
+		call := startRun(t, t.Context(), client, &berthv1.RunStart{OutputLimit: 1000})
+		code, err := call.wait()
+		got := len(call.out[stdout]) + len(call.out[stderr])
+		if !test.over {
+			if code != 3 || err != nil || got != test.out+test.err {
+				t.Errorf("%+v: code %d, error %v, %d bytes", test, code, err, got)
+			}
+			continue
+		}
+		var limit *workspace.OutputLimitError
+		if !errors.As(err, &limit) || limit.Limit != 1000 || got != 1000 {
+			t.Errorf("%+v: error %#v, %d bytes", test, err, got)
+		}
+		if len(process.stopped()) == 0 {
+			t.Errorf("%+v: it was not stopped", test)
+		}
+	}
+}
+
+// counting tells how much was read of it.
+type counting struct {
+	io.Reader
+	n atomic.Int64
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// flooding writes size bytes to stdout and exits once they are read.
+func flooding(size int64) (*fakeProcess, *counting) {
+	process := newFakeProcess()
+	source := &counting{Reader: io.LimitReader(pattern{}, size)}
+	process.stdoutR = source
+	return process, source
+}
+
+// pattern is an endless text in which a lost or doubled byte shows.
+type pattern struct{}
+
+func (pattern) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(i % 251)
+	}
+	return len(p), nil
+}
+
+func TestC10_UntakenOutputIsBounded(t *testing.T) {
+	const size = 5 << 20
+	process, source := flooding(size)
+	process.exit(0, nil) // it ended long ago, all was written to its pipe
+	client := serveProvider(t, providing(starting(process)))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(2 * time.Second)})
+	call.take = false
+	// What the window holds comes, though nothing is taken.
+	call.until("the window", func() bool { return len(call.out[stdout]) > wire.RunWindow-2*maxPipeRead })
+	eventually(t, "reading stops", func() bool {
+		before := source.n.Load()
+		time.Sleep(20 * time.Millisecond) // a while in which it would go on
+		return source.n.Load() == before
+	})
+	if n := source.n.Load(); n > wire.RunWindow {
+		t.Errorf("%d bytes were read ahead of the host", n)
+	}
+	// The command's timeout is not the caller's: it is not dropped, however slow.
+	time.Sleep(2100 * time.Millisecond)
+	call.take = true
+	call.taken()
+	code, err := call.wait()
+	if code != 0 || err != nil || len(call.out[stdout]) != size {
+		t.Errorf("code %d, error %v, %d bytes", code, err, len(call.out[stdout]))
+	}
+}
+
+func TestC10_SlowCallerDelaysNoTimeout(t *testing.T) {
+	process, source := flooding(1 << 40)
+	client := serveProvider(t, providing(starting(process)))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(200 * time.Millisecond)})
+	call.take = false
+	_, err := call.wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) {
+		t.Errorf("error %v", err)
+	}
+	if got := len(call.out[stdout]); got > wire.RunWindow || got < wire.RunWindow-2*maxPipeRead {
+		t.Errorf("%d bytes came, %d were read", got, source.n.Load())
+	}
+	eventually(t, "an output without end is given up", func() bool {
+		before := source.n.Load()
+		time.Sleep(20 * time.Millisecond) // a while in which it would go on
+		return source.n.Load() == before
+	})
+}
+
+func TestC10_HostThatDoesNotReadDelaysNoTimeout(t *testing.T) {
+	process, _ := flooding(1 << 40)
+	stopped := make(chan struct{})
+	process.onStop = func(time.Duration) string { close(stopped); process.exit(143, nil); return "" }
+	client := serveProvider(t, providing(starting(process)))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	startRun(t, ctx, client, &berthv1.RunStart{TimeoutNs: int64(100 * time.Millisecond)})
+	select {
+	case <-stopped:
+	case <-time.After(testTimeout):
+		t.Fatal("the timeout never fired")
+	}
+}
+
+func TestC4_OutputIsExact(t *testing.T) {
+	process := newFakeProcess()
+	client := serveProvider(t, providing(starting(process)))
+	var want [2]bytes.Buffer
+	go func() {
+		for i := range 3000 {
+			w, buf := process.stdoutW, &want[stdout]
+			if i%3 == 0 {
+				w, buf = process.stderrW, &want[stderr]
+			}
+			piece := bytes.Repeat([]byte{byte(i), '\n', 0xff}, 1+i%700)
+			buf.Write(piece)
+			_, _ = w.Write(piece)
+		}
+		process.exit(0, nil)
+	}()
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	if code, err := call.wait(); code != 0 || err != nil {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	for which := range want {
+		if !bytes.Equal(call.out[which], want[which].Bytes()) {
+			t.Errorf("%s differs: %d bytes, want %d", outputNames[which], len(call.out[which]), want[which].Len())
+		}
+	}
+}
+
+func TestL7_DestroyEndsRunsAtOnce(t *testing.T) {
+	process := newFakeProcess()
+	release := make(chan struct{})
+	process.onStop = func(time.Duration) string { <-release; process.exit(137, nil); return "" }
+	provider := providing(starting(process))
+	destroyed := make(chan struct{})
+	provider.destroy = func(context.Context, string) error { close(destroyed); return nil }
+	client := serveProvider(t, provider)
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	result := make(chan error, 1)
+	go func() {
+		_, err := client.Destroy(context.Background(), &berthv1.DestroyRequest{Id: "ws"})
+		result <- err
+	}()
+	_, err := call.wait() // though the process does not stop
+	mustBe(t, err, workspace.ErrUnavailable)
+	select {
+	case <-destroyed:
+		t.Error("the workspace was destroyed under a command that was still being stopped")
+	default:
+	}
+	close(release)
+	if err := <-result; err != nil {
+		t.Errorf("destroy: %v", err)
+	}
+	if stops := process.stopped(); fmt.Sprint(stops) != "[0s]" {
+		t.Errorf("stops %v", stops)
+	}
+}
+
+// watched is a runner with a Watch.
+type watched struct {
+	*runner
+	watch func(ctx context.Context) error
+}
+
+func (w watched) Watch(ctx context.Context) error { return w.watch(ctx) }
+
+func TestL7_WatcherEndsRuns(t *testing.T) {
+	processes := []*fakeProcess{newFakeProcess(), newFakeProcess()}
+	gone, n := make(chan struct{}), atomic.Int64{}
+	ws := watched{starting(nil), func(ctx context.Context) error {
+		select {
+		case <-gone:
+			return fmt.Errorf("its container died: %w", workspace.ErrUnavailable)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+	ws.start = func(context.Context, Command) (Process, error) { return processes[n.Add(1)-1], nil }
+	provider := providing(ws)
+	var attaches atomic.Int64
+	provider.attach = func(context.Context, string) (Workspace, error) { attaches.Add(1); return ws, nil }
+	client := serveProvider(t, provider)
+	var calls []*runCall
+	for range processes {
+		call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+		call.until("started", func() bool { return call.started })
+		calls = append(calls, call)
+	}
+	close(gone)
+	for _, call := range calls {
+		_, err := call.wait()
+		mustBe(t, err, workspace.ErrUnavailable)
+		if !strings.Contains(err.Error(), "its container died") {
+			t.Errorf("error %v", err)
+		}
+	}
+	for _, process := range processes {
+		eventually(t, "the command is stopped", func() bool { return len(process.stopped()) > 0 })
+	}
+	before := attaches.Load()
+	processes = append(processes, newFakeProcess())
+	processes[2].exit(0, nil)
+	_, _ = startRun(t, t.Context(), client, &berthv1.RunStart{}).wait()
+	if attaches.Load() != before+1 {
+		t.Error("a workspace that was gone is still cached")
+	}
+}
+
+func TestWatcherThatMisbehavesEndsNothing(t *testing.T) {
+	for name, watch := range map[string]func(context.Context) error{
+		"error":   func(context.Context) error { return errors.New("cannot watch") },
+		"nothing": func(context.Context) error { return nil },
+		"panic":   func(context.Context) error { panic("watch") },
+	} {
+		process := newFakeProcess()
+		p := quiet(pluginOf(providing(watched{starting(process), watch})))
+		client := connect(t, p)
+		if _, err := client.Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+		call.until("started", func() bool { return call.started })
+		process.exit(5, nil)
+		if code, err := call.wait(); code != 5 || err != nil {
+			t.Errorf("%s: code %d, error %v", name, code, err)
+		}
+	}
+}
+
+func TestStopRun(t *testing.T) {
+	process := newFakeProcess()
+	client := serveProvider(t, providing(starting(process)))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "mine"})
+	call.until("started", func() bool { return call.started })
+	stop := func(id string) error {
+		_, err := client.StopRun(t.Context(), &berthv1.StopRunRequest{Workspace: key("ws"), RunId: id})
+		return fromCall(err)
+	}
+	mustBe(t, stop("other"), fs.ErrNotExist)
+	if err := stop("mine"); err != nil {
+		t.Fatal(err)
+	}
+	if len(process.stopped()) != 1 {
+		t.Error("it is not stopped")
+	}
+	_, err := call.wait()
+	mustBe(t, err, context.Canceled)
+	if err := stop("mine"); err != nil {
+		t.Errorf("one that is over: %v", err)
+	}
+}
+
+func TestRunIDIsNeverUsedTwice(t *testing.T) {
+	process := newFakeProcess()
+	process.exit(0, nil)
+	client := serveProvider(t, providing(starting(process)))
+	first := startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "once"})
+	if _, err := first.wait(); err != nil {
+		t.Fatal(err)
+	}
+	second := startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "once"})
+	_, err := second.wait()
+	mustBe(t, err, fs.ErrExist)
+	if second.started {
+		t.Error("it was started")
+	}
+}
+
+func TestRegistryRemembersSoManyRuns(t *testing.T) {
+	g := newRegistry()
+	add := func(i int) error { return g.add("ws", &run{id: fmt.Sprint(i)}) }
+	for i := range rememberedRuns + 10 {
+		if err := add(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustBe(t, add(rememberedRuns+9), fs.ErrExist)
+	mustBe(t, add(10), fs.ErrExist)
+	if err := add(9); err != nil {
+		t.Errorf("the oldest is still remembered: %v", err)
+	}
+	if set := g.sets["ws"]; len(set.used) != rememberedRuns || len(set.order) != rememberedRuns {
+		t.Errorf("%d and %d remembered", len(set.used), len(set.order))
+	}
+}
+
+func TestStartThatHangsDelaysNoTimeout(t *testing.T) {
+	t.Parallel()
+	process := newFakeProcess()
+	release := make(chan struct{})
+	ws := starting(nil)
+	ws.start = func(context.Context, Command) (Process, error) { <-release; return process, nil }
+	client := serveProvider(t, providing(ws))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(10 * time.Millisecond)})
+	_, err := call.wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) || !strings.Contains(timeout.Survivors, "still starting") || call.started {
+		t.Errorf("error %#v", err)
+	}
+	close(release)
+	eventually(t, "what it started in the end is stopped and closed", func() bool {
+		process.mu.Lock()
+		defer process.mu.Unlock()
+		return len(process.stops) == 1 && process.closed == 1
+	})
+}
+
+func TestStartHeedsCancellation(t *testing.T) {
+	ws := starting(nil)
+	ws.start = func(ctx context.Context, _ Command) (Process, error) { <-ctx.Done(); return nil, ctx.Err() }
+	client := serveProvider(t, providing(ws))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(10 * time.Millisecond)})
+	_, err := call.wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	for _, test := range []struct {
+		name, dir string
+		err       error
+		check     func(error) bool
+	}{
+		{"missing dir", "sub", &fs.PathError{Op: "chdir", Path: "/work/sub", Err: syscall.ENOENT}, func(err error) bool {
+			var path *fs.PathError
+			return errors.As(err, &path) && path.Op == "chdir" && path.Path == "sub" && errors.Is(err, fs.ErrNotExist)
+		}},
+		{"another path", "sub", &fs.PathError{Op: "fork", Path: "/bin/x", Err: syscall.EAGAIN}, func(err error) bool {
+			var path *fs.PathError
+			return errors.As(err, &path) && path.Path == "/bin/x"
+		}},
+		{"too big", "", fmt.Errorf("%w: %w", workspace.ErrInvalid, syscall.E2BIG), func(err error) bool {
+			return errors.Is(err, workspace.ErrInvalid) && errors.Is(err, syscall.E2BIG)
+		}},
+		{"transient", "", workspace.ErrTransient, func(err error) bool { return errors.Is(err, workspace.ErrTransient) }},
+	} {
+		ws := starting(nil)
+		ws.start = func(context.Context, Command) (Process, error) { return nil, test.err }
+		call := startRun(t, t.Context(), serveProvider(t, providing(ws)), &berthv1.RunStart{Dir: []byte(test.dir)})
+		if _, err := call.wait(); err == nil || !test.check(err) {
+			t.Errorf("%s: error %#v", test.name, err)
+		}
+		if call.started {
+			t.Errorf("%s: it says that it started", test.name)
+		}
+	}
+}
+
+func TestWaitErrors(t *testing.T) {
+	for name, test := range map[string]struct{ err, want error }{
+		"gone":    {fmt.Errorf("the pod is gone: %w", workspace.ErrUnavailable), workspace.ErrUnavailable},
+		"unknown": {errors.New("the stream broke"), nil},
+		"lost":    {os.ErrProcessDone, os.ErrProcessDone},
+	} {
+		process := newFakeProcess()
+		process.exit(0, test.err)
+		_, err := startRun(t, t.Context(), serveProvider(t, providing(starting(process))), &berthv1.RunStart{}).wait()
+		if err == nil || !strings.Contains(err.Error(), test.err.Error()) || test.want != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		eventually(t, "its end is made sure of", func() bool { return fmt.Sprint(process.stopped()) == "[0s]" })
+	}
+}
+
+func TestExitCodeThatIsNone(t *testing.T) {
+	process := newFakeProcess()
+	process.exit(-1, nil)
+	_, err := startRun(t, t.Context(), serveProvider(t, providing(starting(process))), &berthv1.RunStart{}).wait()
+	if err == nil || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestOutputThatNeverEndsIsReported(t *testing.T) {
+	t.Parallel()
+	process := newFakeProcess()
+	process.code = 4
+	close(process.exited) // and its outputs stay open
+	_, err := startRun(t, t.Context(), serveProvider(t, providing(starting(process))), &berthv1.RunStart{}).wait()
+	if err == nil || !strings.Contains(err.Error(), "exited with 4") || !strings.Contains(err.Error(), "not ended its output") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// misbehaving overrides one method of a process.
+type misbehaving struct {
+	*fakeProcess
+	stdout io.Reader
+	do     map[string]func()
+}
+
+func (p misbehaving) call(name string) {
+	if do := p.do[name]; do != nil {
+		do()
+	}
+}
+
+func (p misbehaving) Stdin() io.WriteCloser { p.call("Stdin"); return p.fakeProcess.Stdin() }
+func (p misbehaving) Wait() (int, error)    { p.call("Wait"); return p.fakeProcess.Wait() }
+func (p misbehaving) Close() error          { p.call("Close"); return p.fakeProcess.Close() }
+func (p misbehaving) Stop(grace time.Duration) string {
+	p.call("Stop")
+	return p.fakeProcess.Stop(grace)
+}
+
+func (p misbehaving) Stdout() io.Reader {
+	p.call("Stdout")
+	if p.stdout != nil {
+		return p.stdout
+	}
+	return p.fakeProcess.Stdout()
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestProcessThatMisbehaves(t *testing.T) {
+	boom := func() { panic("boom") }
+	for name, test := range map[string]struct {
+		do      map[string]func()
+		stdout  io.Reader
+		text    string
+		exits   bool // it ends by itself
+		stopped bool
+	}{
+		"Wait panics":   {do: map[string]func(){"Wait": boom}, text: "panic in Wait: boom", stopped: true},
+		"Stdout panics": {do: map[string]func(){"Stdout": boom}, text: "panic in", stopped: true},
+		"Stdin panics":  {do: map[string]func(){"Stdin": boom}, text: "panic in Run: boom", stopped: true},
+		"Close panics":  {do: map[string]func(){"Close": boom}, exits: true},
+		"reads too much": {
+			stdout: readerFunc(func(p []byte) (int, error) { return len(p) + 1, nil }),
+			text:   "reading its stdout: the provider's reader gave", stopped: true,
+		},
+		"reads less than nothing": {
+			stdout: readerFunc(func([]byte) (int, error) { return -1, nil }),
+			text:   "reading its stdout: the provider's reader gave", stopped: true,
+		},
+		"reads nothing for ever": {
+			stdout: readerFunc(func([]byte) (int, error) { return 0, nil }),
+			text:   io.ErrNoProgress.Error(), stopped: true,
+		},
+		"output breaks": {
+			stdout: readerFunc(func([]byte) (int, error) { return 0, errors.New("connection reset") }),
+			text:   "reading its stdout: connection reset", stopped: true,
+		},
+		"read panics": {
+			stdout: readerFunc(func([]byte) (int, error) { panic("boom") }),
+			text:   "panic in reading stdout", stopped: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			process := newFakeProcess()
+			if test.exits {
+				process.exit(6, nil)
+			}
+			p := quiet(pluginOf(providing(starting(misbehaving{process, test.stdout, test.do}))))
+			client := connect(t, p)
+			if _, err := client.Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "p"}); err != nil {
+				t.Fatal(err)
+			}
+			call := startRun(t, t.Context(), client, &berthv1.RunStart{Stdin: true})
+			code, err := call.wait()
+			if test.text == "" && (err != nil || code != 6) || test.text != "" && (err == nil || !strings.Contains(err.Error(), test.text)) {
+				t.Errorf("code %d, error %v", code, err)
+			}
+			if test.stopped {
+				eventually(t, "it is stopped", func() bool { return len(process.stopped()) > 0 })
+			}
+			process.exit(0, nil)
+		})
+	}
+}
+
+func TestStartThatMisbehaves(t *testing.T) {
+	for name, start := range map[string]func(context.Context, Command) (Process, error){
+		"nothing":   func(context.Context, Command) (Process, error) { return nil, nil },
+		"typed nil": func(context.Context, Command) (Process, error) { return (*fakeProcess)(nil), nil },
+		"panic":     func(context.Context, Command) (Process, error) { panic("boom") },
+	} {
+		ws := starting(nil)
+		ws.start = start
+		client := connect(t, quiet(pluginOf(providing(ws))))
+		if _, err := client.Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+		if _, err := call.wait(); err == nil || call.started {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
