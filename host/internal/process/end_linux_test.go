@@ -3,7 +3,9 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -49,9 +51,7 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 
 func TestFrozenPluginIsStopped(t *testing.T) {
 	p := start(t, testConfig(t, faults.Good))
-	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, p.PID())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	within(t, 3*time.Second, "a stop with 1 s", func() { // 2 s
@@ -178,4 +178,26 @@ func TestManyEnds(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// freeze stops a process until it gets SIGCONT. The signal takes a moment to
+// reach all of its threads.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "frozen", func() bool {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(stats) == 0 {
+			t.Fatal(stats, err)
+		}
+		for _, path := range stats {
+			stat, err := os.ReadFile(path)
+			if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(rest, "T") {
+				return false
+			}
+		}
+		return true
+	})
 }

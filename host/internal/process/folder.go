@@ -69,13 +69,15 @@ func checkBase(base string) error {
 // sweep removes the socket folders that killed hosts of this user left.
 func sweep() {
 	for _, base := range bases() {
-		entries, err := os.ReadDir(base)
+		dir, err := os.Open(base)
 		if err != nil {
 			continue
 		}
-		for _, entry := range entries {
-			if entry.IsDir() && strings.HasPrefix(entry.Name(), folderPrefix) {
-				removeAbandoned(filepath.Join(base, entry.Name()))
+		names, _ := dir.Readdirnames(-1) // unsorted: a /tmp can be large
+		_ = dir.Close()
+		for _, name := range names {
+			if strings.HasPrefix(name, folderPrefix) {
+				removeAbandoned(filepath.Join(base, name))
 			}
 		}
 	}

@@ -75,9 +75,7 @@ func TestHostDeath(t *testing.T) {
 		t.Error("the killed host left no folder: this test shows nothing")
 	}
 	p := start(t, testConfig(t, faults.Good))
-	if left := socketFolders(t, tmp); len(left) != 1 {
-		t.Errorf("folders after a later start: %q", left)
-	}
+	poll(t, "a later start sweeps", func() bool { return len(socketFolders(t, tmp)) == 1 })
 	p.Close()
 	if left := socketFolders(t, tmp); len(left) != 0 {
 		t.Errorf("folders in the end: %q", left)

@@ -86,6 +86,7 @@ type Process struct {
 	addr     atomic.Pointer[address]
 	handoff  *handoff       // the handshake line, for go-plugin
 	readers  sync.WaitGroup // of stdout and stderr
+	chores   sync.WaitGroup // what Close waits for beside the process
 	exited   chan struct{}  // closed when the process is dead and reaped
 	finished chan struct{}  // closed when its output is read and its traces are gone
 	killOnce sync.Once
@@ -155,7 +156,6 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	sweep()
 	folder, err := newFolder()
 	if err != nil {
 		return nil, startError(cfg.Provider, err.Error(), err)
@@ -186,9 +186,10 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 		}
 		p.Kill("its start was given up")
 		err = p.failedStart(ctx, cfg, err)
-		p.Close()
+		_ = p.Close() // the error of the start says more
 		return nil, err
 	}
+	p.chores.Go(sweep) // now that nobody waits for it
 	return p, nil
 }
 

@@ -58,6 +58,7 @@ func (p *Process) Close() error {
 	}
 	p.conns.close()
 	p.pump.close()
+	p.chores.Wait()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -357,4 +358,26 @@ func TestFaultsStayApart(t *testing.T) {
 	if slowest > 2*time.Second {
 		t.Errorf("an answer took %v", slowest)
 	}
+}
+
+// freeze stops a process until it gets SIGCONT. The signal takes a moment to
+// reach all of its threads.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "frozen", func() bool {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(stats) == 0 {
+			t.Fatal(stats, err)
+		}
+		for _, path := range stats {
+			stat, err := os.ReadFile(path)
+			if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(rest, "T") {
+				return false
+			}
+		}
+		return true
+	})
 }

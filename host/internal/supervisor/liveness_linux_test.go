@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/test/faults"
 )
 
@@ -30,9 +28,7 @@ func TestFrozenPluginIsKilledAndRestarted(t *testing.T) {
 		_, err := do(t.Context(), inst, "sleep/1h")
 		failed <- err
 	}()
-	if err := syscall.Kill(inst.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, inst.PID())
 	poll(t, "unresponsive", func() bool {
 		state := s.Status().State
 		return state == Unresponsive || state == Failed
@@ -55,9 +51,7 @@ func TestLivenessForgives(t *testing.T) {
 	cfg.LivenessInterval = 400 * time.Millisecond
 	s := supervise(t, cfg)
 	inst := acquire(t, s)
-	if err := syscall.Kill(inst.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, inst.PID())
 	poll(t, "unresponsive", func() bool { return s.Status().State == Unresponsive })
 	if err := syscall.Kill(inst.PID(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -67,35 +61,6 @@ func TestLivenessForgives(t *testing.T) {
 		t.Errorf("%q, %v", answer, err)
 	}
 }
-
-// hostEnv makes the test binary a host instead, with the folder of plugins.
-const hostEnv = "BERTH_TEST_HOST"
-
-// hostMain is a host in a process of its own. For each line on stdin it tells
-// the pid of its plugin.
-func hostMain(dir string) int {
-	s := New(Config{
-		Provider:         "test",
-		Find:             func() (catalog.Binary, error) { return catalog.Find(faults.Good, []string{dir}) },
-		LivenessInterval: hostLiveness,
-	})
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		inst, err := s.Acquire(context.Background())
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		_, err = do(context.Background(), inst, "ping")
-		fmt.Println(inst.PID(), s.Status().State, err)
-		inst.Release()
-	}
-	if err := s.Shutdown(context.Background()); err != nil {
-		return 1
-	}
-	return 0
-}
-
-const hostLiveness = 100 * time.Millisecond
 
 // A host that was stopped itself, for longer than a plugin may be silent, does
 // not take that for the plugin's silence.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"syscall"
 	"testing"
 	"time"
 
@@ -70,9 +69,7 @@ func TestShutdownOfAFrozenPlugin(t *testing.T) {
 	s := supervise(t, testConfig(t, faults.Good))
 	inst := acquire(t, s)
 	inst.Release()
-	if err := syscall.Kill(inst.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	freeze(t, inst.PID())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	within(t, 4*time.Second, "a shutdown with 1 s", func() { // 2 s
