@@ -1,0 +1,186 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+func lookup(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { value, ok := vars[name]; return value, ok }
+}
+
+func TestParseConfig(t *testing.T) {
+	const text = `
+# a comment
+plugin_dirs: [./bin, /opt/berth]
+data_dir: data
+providers:
+  docker:    {config: {image: "python:3.12-slim", network_mode: none, cpus: 1.5, memory: 512, init: true, tags: [a, 2, null]}}
+  build:
+    plugin: docker
+    start_timeout: 20s
+    conventional_env: false
+    inherit_env: [KUBECONFIG, "${EXTRA:-OTHER}"]
+    config:
+      image: ${IMAGE}
+      env: {TOKEN: "x${SECRET}y$${SECRET}"}
+      script: |
+        one
+        two
+  local:
+`
+	yes := false
+	config, err := parseConfig("berth.yaml", "/etc/berth", []byte(text), lookup(map[string]string{"IMAGE": "golang:1.26", "SECRET": "${IMAGE}"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range config.Providers {
+		p.source = nil
+		config.Providers[name] = p
+	}
+	want := Config{
+		PluginDirs: []string{"/etc/berth/bin", "/opt/berth"}, Dir: "/etc/berth", DataDir: "/etc/berth/data",
+		Providers: map[string]Provider{
+			"docker": {Config: map[string]any{
+				"image": "python:3.12-slim", "network_mode": "none", "cpus": 1.5, "memory": uint64(512), "init": true, "tags": []any{"a", uint64(2), nil},
+			}},
+			"build": {
+				Plugin: "docker", StartTimeout: 20 * time.Second, ConventionalEnv: &yes, InheritEnv: []string{"KUBECONFIG", "OTHER"},
+				Config: map[string]any{"image": "golang:1.26", "env": map[string]any{"TOKEN": "x${IMAGE}y${SECRET}"}, "script": "one\ntwo\n"},
+			},
+			"local": {},
+		},
+	}
+	if !reflect.DeepEqual(config, want) {
+		t.Errorf("got  %#v\nwant %#v", config, want)
+	}
+	empty, err := parseConfig("berth.yaml", "/", nil, lookup(nil))
+	if err != nil || len(empty.Providers) != 0 {
+		t.Errorf("an empty file: %+v, %v", empty, err)
+	}
+}
+
+// TestParseConfigSaysWhatIsWrong: file, line, key, reason and what would be
+// right, and never a value.
+func TestParseConfigSaysWhatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		text, key string
+		line      int
+		want      string
+	}{
+		"unknown key":         {"plugin_dir: [x]", "plugin_dir", 1, "did you mean plugin_dirs?"},
+		"unknown nested key":  {"providers:\n  docker:\n    confg: {}", "providers.docker.confg", 3, "did you mean config?"},
+		"swapped letters":     {"providers:\n  docker: {plguin: x}", "providers.docker.plguin", 2, "did you mean plugin?"},
+		"quite another key":   {"zzz: 1", "zzz", 1, "there are data_dir, plugin_dirs, providers"},
+		"duplicate key":       {"providers:\n  a: {}\n  b: {}\n  a: {}", "providers.a", 4, "first at line 2"},
+		"duplicate in config": {"providers:\n  a:\n    config:\n      x: s3cret\n      x: s3cret", "providers.a.config.x", 5, "twice"},
+		"a list of providers": {"providers: [a]", "providers", 1, "want a mapping, not a list"},
+		"a string of dirs":    {"plugin_dirs: s3cret", "plugin_dirs", 1, "want a list of strings, not a string"},
+		"a number in dirs":    {"plugin_dirs: [1]", "plugin_dirs.0", 1, "want a string, not a number"},
+		"a provider's name":   {"providers:\n  Docker: {}", "providers.Docker", 2, "want 1 to 63 of a-z"},
+		"a plugin's name":     {"providers:\n  a: {plugin: ../x}", "providers.a.plugin", 2, "want 1 to 63 of a-z"},
+		"config as string":    {"providers:\n  a: {config: s3cret}", "providers.a.config", 2, "want a mapping, not a string"},
+		"yes for a boolean":   {"providers:\n  a: {conventional_env: yes}", "providers.a.conventional_env", 2, "want true or false"},
+		"a bare number":       {"providers:\n  a: {start_timeout: 30}", "providers.a.start_timeout", 2, "with its unit"},
+		"a negative timeout":  {"providers:\n  a: {start_timeout: -3s}", "providers.a.start_timeout", 2, "above zero"},
+		"a pattern inherited": {"providers:\n  a: {inherit_env: ['AWS_*']}", "providers.a.inherit_env", 2, "exact names"},
+		"unset variable":      {"providers:\n  a:\n    config:\n      key: s3cret${NOPE}", "providers.a.config.key", 4, "NOPE is not set"},
+		"unclosed variable":   {"providers:\n  a:\n    config:\n      key: s3cret${NOPE", "providers.a.config.key", 4, "without its }"},
+		"no variable's name":  {"providers:\n  a:\n    config:\n      key: ${s3 cret}", "providers.a.config.key", 4, "does not hold a variable's name"},
+		"an anchor":           {"providers:\n  a: &x {}\n  b: *x", "providers.a", 2, "not an anchor"},
+		"a tag":               {"providers:\n  a: {config: {x: !!binary s3cret}}", "providers.a.config.x", 2, "not a tag"},
+		"infinity":            {"providers:\n  a: {config: {x: .inf}}", "providers.a.config.x", 2, "want"},
+		"a number as key":     {"providers:\n  a: {config: {1: x}}", "providers.a.config", 2, "quote it"},
+		"two documents":       {"providers: {}\n---\nproviders: {}", "", 3, "second document"},
+		"no YAML":             {"providers:\n  a: {config: {x: \"s3cret}}", "", 2, "not YAML"},
+		"a tab":               {"providers:\n\ta: s3cret", "", 2, "not YAML"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseConfig("berth.yaml", "/", []byte(test.text), lookup(nil))
+			var config *ConfigError
+			if !errors.As(err, &config) || !errors.Is(err, workspace.ErrInvalid) {
+				t.Fatalf("%v", err)
+			}
+			if config.File != "berth.yaml" || config.Line != test.line || config.Key != test.key || !strings.Contains(config.Reason, test.want) {
+				t.Errorf("%v\nwant line %d, key %q, %q", err, test.line, test.key, test.want)
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("repeats a value: %v", err)
+			}
+		})
+	}
+}
+
+func TestLoadConfig(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "berth.yaml")
+	t.Setenv("BERTH_TEST_DIR", "plugins")
+	if err := os.WriteFile(path, []byte("plugin_dirs: ['./${BERTH_TEST_DIR}', '~/x']\nproviders: {notes: {plugin: state}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Dir != dir || config.PluginDirs[0] != filepath.Join(dir, "plugins") || config.PluginDirs[1] != filepath.Join(home, "x") || config.Providers["notes"].Plugin != "state" {
+		t.Errorf("%+v", config)
+	}
+	if _, err := LoadConfig(filepath.Join(dir, "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, make([]byte, maxConfigFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadConfig(path); !errors.Is(err, workspace.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestDefaultConfigHasEveryPluginThatIsFound(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("BERTH_PLUGIN_PATH", dir)
+	if err := os.WriteFile(filepath.Join(dir, "berth-provider-acme"), []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	config, err := DefaultConfig()
+	if err != nil || config.Providers["acme"].Plugin != "acme" {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, seed := range []string{
+		"", "providers: {a: {config: {x: ${A:-b}}}}", "plugin_dirs: [a, b]\nproviders:\n  a: &x\n  b: *x", "a: |\n  b\n", "? a\n: b", "- - - a", "{{{{", "\"\\x\"", "%TAG ! x", "a: !!str 1", "<<: {a: b}", "\x00", "a:\n\t- b",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		config, err := parseConfig("f", "/", []byte(text), lookup(map[string]string{"A": "a"}))
+		if err != nil {
+			var fault *ConfigError
+			if !errors.As(err, &fault) {
+				t.Errorf("%q: %T %v", text, err, err)
+			}
+			return
+		}
+		for name, p := range config.Providers {
+			if workspace.ValidateName(name) != nil {
+				t.Errorf("%q: a provider named %q", text, name)
+			}
+			if _, err := toJSON(p.Config); err != nil && !errors.Is(err, workspace.ErrInvalid) {
+				t.Errorf("%q: a configuration that is no JSON: %v", text, err)
+			}
+		}
+	})
+}
