@@ -1,0 +1,3 @@
+package posix_test
+
+func playRole() {}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package posix
+
+// Main must be the first line of main, and of TestMain in tests that run
+// commands. On Linux this binary is started again to supervise commands, and
+// Main is where it learns so; on this system it does nothing.
+func Main() {}
