@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import stat
 import sys
 import threading
@@ -446,6 +447,8 @@ def main():
     os.umask(0o022)
 
     stopping = threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's to answer
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 
     def shutdown(request, context):
         stopping.set()
