@@ -108,6 +108,14 @@ func (o *output) Read(p []byte) (n int, err error) {
 // end keeps what the pipe holds now, gives up the pipe, and reports whether
 // somebody still holds its other end. No reader is waited for.
 func (o *output) end() (held bool) {
+	held = o.take()
+	// Not under the lock: it waits for a reader, who waits for that. A reader
+	// that waits for output is woken.
+	_ = o.pipe.Close()
+	return held
+}
+
+func (o *output) take() (held bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {
@@ -115,7 +123,6 @@ func (o *output) end() (held bool) {
 	}
 	o.ended = true
 	_ = o.raw.Control(func(fd uintptr) { o.rest, held = takePipe(int(fd)) })
-	_ = o.pipe.Close() // wakes a reader that waits
 	return held
 }
 
@@ -156,5 +163,4 @@ func (o *output) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.rest = nil
-	_ = o.pipe.Close()
 }

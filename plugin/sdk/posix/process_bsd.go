@@ -244,15 +244,7 @@ func (p *process) Close() error {
 // endDraining keeps what the pipe holds and drains what comes later for as long
 // as anybody writes and this process lives.
 func (o *output) endDraining() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return
-	}
-	held := false
-	_ = o.raw.Control(func(fd uintptr) { o.rest, held = takePipe(int(fd)) })
-	o.ended = true
-	_ = o.pipe.SetReadDeadline(time.Now()) // wakes a reader that waits
+	held := o.take()
 	drain := -1
 	if held {
 		_ = o.raw.Control(func(fd uintptr) { drain, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
