@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names of the helpers' argument lists. They tell this binary, started again,
@@ -31,6 +33,7 @@ func Main() {
 		return
 	}
 	runtime.LockOSThread() // attributes of a thread are inherited from this one
+	unix.CloseOnExec(socketFD)
 	detach()
 	c, err := newConn(socketFD)
 	if err != nil {
