@@ -62,8 +62,10 @@ type run struct {
 	out     *outbox
 	stdin   *inbox
 	signals chan *berthv1.RunSignal
-	output  atomic.Int64 // bytes read, for the limit
-	timer   *time.Timer  // nil without a timeout
+	// delivering is held, by its one place, while a signal is delivered.
+	delivering chan struct{}
+	output     atomic.Int64 // bytes read, for the limit
+	timer      *time.Timer  // nil without a timeout
 }
 
 // stopCause says why a command is stopped before its end, and how.
@@ -108,7 +110,7 @@ func (s *server) Run(stream runStream) error {
 	r := &run{
 		server: s, stream: stream, start: start, id: start.GetRunId(),
 		stopCh: make(chan struct{}), stopped: make(chan struct{}),
-		window: newWindow(), out: newOutbox(), stdin: newInbox(), signals: make(chan *berthv1.RunSignal, maxSignals),
+		window: newWindow(), out: newOutbox(), stdin: newInbox(), signals: make(chan *berthv1.RunSignal, maxSignals), delivering: make(chan struct{}, 1),
 	}
 	r.ctx, r.cancel = context.WithCancel(stream.Context())
 	// A stream that breaks stops the run: it could not be attached again.

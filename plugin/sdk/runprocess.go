@@ -134,6 +134,7 @@ func (r *run) afterExit(e *entry, process Process, end ended, pumps <-chan struc
 			case <-r.stopCh:
 				r.fail(r.cause.err(r.stopProcess(process, r.cause.grace)))
 			default:
+				r.awaitSignal()
 				r.exit(end.code)
 			}
 			return
@@ -260,12 +261,27 @@ func (r *run) deliver(process Process, over <-chan struct{}) {
 				r.answer(sig, fmt.Errorf("signal %q: want a POSIX name without SIG, such as TERM: %w", sig.GetName(), workspace.ErrInvalid))
 				continue
 			}
+			r.delivering <- struct{}{}
 			r.answer(sig, r.server.safely("Signal", func() error {
 				return process.Signal(r.ctx, workspace.Signal(sig.GetName()))
 			}))
+			<-r.delivering
 		case <-over:
 			return
 		}
+	}
+}
+
+// awaitSignal lets the answer to a signal that is being delivered go before the
+// outcome: the command may have ended by it, and its sender would be told that
+// it had ended before.
+func (r *run) awaitSignal() {
+	timer := time.NewTimer(drainWait)
+	defer timer.Stop()
+	select {
+	case r.delivering <- struct{}{}:
+		<-r.delivering
+	case <-timer.C:
 	}
 }
 
