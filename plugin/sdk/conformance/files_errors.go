@@ -69,7 +69,7 @@ func (e *env) optionalCallsOn(ctx context.Context, ws workspace.Workspace, name 
 		_, errs["readlink"] = ws.Readlink(ctx, name)
 	}
 	if e.features.Has(workspace.FeatureRename) {
-		errs["rename"] = ws.Rename(ctx, name, name+".new")
+		errs["rename"] = ws.Rename(ctx, name, name)
 	}
 }
 

@@ -1,0 +1,22 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-dev/berth/plugin/sdk"
+	"github.com/berth-dev/berth/plugin/sdk/posix"
+	"github.com/berth-dev/berth/shared/wire"
+)
+
+// TestMain makes this binary also a plugin, under the name of one.
+func TestMain(m *testing.M) {
+	posix.Main()
+	if filepath.Base(os.Args[0]) == wire.BinaryPrefix+folderPlugin {
+		sdk.Serve(newFolderPlugin())
+	}
+	goleak.VerifyTestMain(m)
+}
