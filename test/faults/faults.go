@@ -32,6 +32,7 @@ const (
 	FrozenStart  = "frozen-start"  // a handshake, then SIGSTOP
 	Nonsense     = "nonsense"      // a server whose every answer is garbage
 	DieDescribe  = "die-describe"  // dies in Describe
+	HangDescribe = "hang-describe" // never answers Describe
 	Lifeline     = "lifeline"      // serves; no parent death signal, reads the lifeline
 	Refuses      = "refuses"       // serves; refuses its configuration
 )
@@ -53,7 +54,7 @@ func Build(dir string) (Plugins, error) {
 	}
 	for _, name := range []string{
 		Good, Slow, Silent, Exit7, Exit0, Garbage, PrintFirst, PanicInit, OtherVersion, Elsewhere,
-		CloseStdout, NoServer, FrozenStart, Nonsense, DieDescribe, Lifeline, Refuses,
+		CloseStdout, NoServer, FrozenStart, Nonsense, DieDescribe, HangDescribe, Lifeline, Refuses,
 	} {
 		if err := os.Link(binary, p.Path(name)); err != nil {
 			return Plugins{}, err

@@ -88,3 +88,14 @@ func (f *folder) remove() {
 	_ = os.RemoveAll(f.path)
 	_ = f.lock.Close() // after the removal, so that no sweep meets it half done
 }
+
+// holds reports whether path is in the folder or in one directly below it, where
+// go-plugin has sockets made, whatever links lead there.
+func (f *folder) holds(path string) bool {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil || !filepath.IsAbs(path) {
+		return false
+	}
+	here, err := filepath.EvalSymlinks(f.path)
+	return err == nil && (dir == here || filepath.Dir(dir) == here)
+}

@@ -22,7 +22,7 @@ const maxQuoted = 200
 var errNoHello = errors.New("no handshake line")
 
 // readHello reads the first line of a plugin's stdout, which must be go-plugin's
-// handshake: core version, protocol version, network, address, "grpc". Every
+// handshake: core version, protocol version, network, address, "grpc". It returns those five alone. Every
 // error but [errNoHello] says what is wrong with the line.
 func readHello(r *bufio.Reader, path string, speaks []int) (string, error) {
 	line, err := readLine(r)
@@ -42,7 +42,12 @@ func readHello(r *bufio.Reader, path string, speaks []int) (string, error) {
 	if len(parts) < 5 || plugin.Protocol(parts[4]) != plugin.ProtocolGRPC {
 		return "", fmt.Errorf("%s does not serve gRPC (its handshake is %s): rebuild the plugin with a current SDK", path, quote(line))
 	}
-	return line, nil
+	if len(parts) > 5 && parts[5] != "" {
+		return "", fmt.Errorf("%s serves TLS, which was not asked for: a plugin must serve plain gRPC on its socket", path)
+	}
+	// No more than go-plugin needs: a certificate that it did not ask for makes
+	// it crash the host.
+	return strings.Join(parts[:5], "|"), nil
 }
 
 // readLine reads up to the newline, or maxHello bytes, or the end.

@@ -187,3 +187,15 @@ func TestRedact(t *testing.T) {
 		t.Errorf("last lines %s", last)
 	}
 }
+
+// A start that takes long is told, with what it waits for.
+func TestSlowStartIsTold(t *testing.T) {
+	var logged sink
+	cfg := testConfig(t, faults.Slow)
+	cfg.Logger = logged.logger()
+	cfg.SlowStart = 200 * time.Millisecond
+	start(t, cfg)
+	if rec := logged.find(t, "plugin is slow to start"); rec[0]["waiting_for"] != "the handshake line on the plugin's stdout" || rec[0]["pid"] == 0 {
+		t.Errorf("%v", rec)
+	}
+}

@@ -43,8 +43,8 @@ const (
 	// ownEndWait is how long a process that closed its stdout or its socket is
 	// given to end by itself, so that the error tells its own exit status.
 	ownEndWait = 250 * time.Millisecond
-	// slowStart is after what time a start is logged with what it waits for.
-	slowStart = 5 * time.Second
+	// DefaultSlowStart is when people begin to wonder what a start waits for.
+	DefaultSlowStart = 5 * time.Second
 )
 
 // Config says what to start.
@@ -63,6 +63,9 @@ type Config struct {
 	StartTimeout time.Duration
 	// Logger gets what the plugin logs and prints. Nil discards it.
 	Logger hclog.Logger
+	// SlowStart is after what time a start is logged with what it waits for; zero
+	// is [DefaultSlowStart].
+	SlowStart time.Duration
 	// Redact is applied to whatever the plugin writes before it is logged or
 	// put into an error. Nil changes nothing.
 	Redact func(string) string
@@ -153,6 +156,9 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	if cfg.StartTimeout == 0 {
 		cfg.StartTimeout = DefaultStartTimeout
 	}
+	if cfg.SlowStart == 0 {
+		cfg.SlowStart = DefaultSlowStart
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
@@ -194,7 +200,12 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 }
 
 // connect makes go-plugin start the process, by our runner, and dial it.
-func (p *Process) connect(ctx context.Context) error {
+func (p *Process) connect(ctx context.Context) (err error) {
+	defer func() { // a plugin has crashed hosts through go-plugin before
+		if r := recover(); r != nil {
+			err = fmt.Errorf("go-plugin: panic: %v", r)
+		}
+	}()
 	if _, err := p.client.Start(); err != nil {
 		if !p.attempted { // go-plugin gave up before it came to our runner
 			return p.notSpawned(err)
@@ -221,7 +232,7 @@ func (p *Process) connect(ctx context.Context) error {
 func (p *Process) awaitStart(ctx context.Context, cfg Config, connected <-chan error) error {
 	timeout := time.NewTimer(cfg.StartTimeout)
 	defer timeout.Stop()
-	slow := time.NewTimer(slowStart)
+	slow := time.NewTimer(cfg.SlowStart)
 	defer slow.Stop()
 	for {
 		select {

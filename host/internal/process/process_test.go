@@ -2,6 +2,8 @@ package process
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -93,4 +95,17 @@ func poll(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("not in 20 s: %s", what)
 		}
 	}
+}
+
+// file makes a file that is no good plugin.
+func file(t *testing.T, content string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "berth-provider-bad")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

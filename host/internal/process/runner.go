@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -73,7 +72,7 @@ func (r *procRunner) Diagnose(context.Context) string { return "" }
 // PluginToHost accepts an address in the private folder alone: anything else
 // could lead to a process that is not the plugin.
 func (r *procRunner) PluginToHost(network, path string) (string, string, error) {
-	if runtime.GOOS != "windows" && (network != "unix" || filepath.Dir(filepath.Dir(filepath.Clean(path))) != r.p.folder.path) {
+	if runtime.GOOS != "windows" && (network != "unix" || !r.p.folder.holds(path)) {
 		return "", "", fmt.Errorf("%s listens on %s %s, not on a socket in the folder that it was given", r.p.path, network, quote(path))
 	}
 	r.p.addr.Store(&address{network: network, path: path})

@@ -17,19 +17,6 @@ import (
 	"github.com/berth-dev/berth/test/faults"
 )
 
-// file makes a file that is no good plugin.
-func file(t *testing.T, content string, mode os.FileMode) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "berth-provider-bad")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // foreignProgram is the header of a program for a machine that this is not.
 func foreignProgram() string {
 	header := elf.Header64{

@@ -44,6 +44,7 @@ type local struct {
 	conn   *grpc.ClientConn
 	exited chan struct{}
 	once   sync.Once
+	ending sync.WaitGroup // of the server's Stop
 
 	closing  sync.Once // Stop and the watch both close
 	closeErr error
@@ -99,7 +100,7 @@ func (l *local) Kill(reason string) {
 		l.reason = reason
 	}
 	l.mu.Unlock()
-	l.once.Do(func() { go l.server.Stop() }) // Stop waits for the handlers
+	l.once.Do(func() { l.ending.Go(l.server.Stop) }) // Stop waits for connections
 }
 
 // Stop is Close: calls in flight were waited for.

@@ -296,6 +296,20 @@ func TestSetUpFailures(t *testing.T) {
 			t.Errorf("%+v", plug)
 		}
 	})
+	for name, want := range map[string]string{
+		faults.HangDescribe: "it waited for the answer to describe",
+		faults.Silent:       "it waited for the handshake line",
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(t, name)
+			cfg.StartTimeout = 500 * time.Millisecond
+			s := supervise(t, cfg)
+			_, err := s.Acquire(t.Context())
+			if plug := asPluginError(t, err); plug.Op != "start" || plug.PID == 0 || !strings.Contains(plug.Reason, want) {
+				t.Errorf("%+v", plug)
+			}
+		})
+	}
 	t.Run("not found", func(t *testing.T) {
 		s := supervise(t, testConfig(t, "goad"))
 		_, err := s.Acquire(t.Context())
@@ -307,7 +321,7 @@ func TestSetUpFailures(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
-	for _, name := range []string{faults.Refuses, faults.DieDescribe, faults.Nonsense} {
+	for _, name := range []string{faults.Refuses, faults.DieDescribe, faults.Nonsense, faults.HangDescribe, faults.Silent} {
 		if left := running(t, plugins.Path(name)); len(left) > 0 {
 			t.Errorf("%s left running: %v", name, left)
 		}

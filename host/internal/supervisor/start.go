@@ -39,10 +39,8 @@ func (s *Supervisor) runStart(at *attempt) {
 	if timeout == 0 {
 		timeout = process.DefaultStartTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(s.ctx, timeout, errStartTimeout)
-	defer cancel()
 	began := time.Now()
-	p, err := s.launch(ctx, timeout)
+	p, err := s.launch(timeout)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,42 +77,53 @@ var errStartTimeout = errors.New("start timeout")
 
 // launch starts the plugin, describes and configures it. If it fails, nothing
 // is left.
-func (s *Supervisor) launch(ctx context.Context, timeout time.Duration) (*plugin, error) {
+func (s *Supervisor) launch(timeout time.Duration) (*plugin, error) {
+	deadline := time.Now().Add(timeout)
 	p := &plugin{free: make(chan struct{})}
-	var proc *process.Process
-	if s.cfg.InProcess != nil {
-		l, err := serveLocal(s.cfg.InProcess)
-		if err != nil {
-			return nil, fmt.Errorf("provider %s: serve in this process: %w", s.cfg.Provider, err)
-		}
-		p.backend = l
-	} else {
-		bin, err := s.cfg.Find()
-		if err != nil {
-			return nil, process.StartFailed(s.cfg.Provider, err)
-		}
-		if bin.Same(s.last) {
-			bin = s.last // which may know its digest
-		}
-		s.last = bin
-		proc, err = process.Start(ctx, process.Config{
-			Provider: s.cfg.Provider, Path: bin.Path, Dir: s.cfg.Dir, Env: s.cfg.Env,
-			StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact,
-		})
-		if err != nil {
-			return nil, err
-		}
-		p.backend, p.binary = proc, bin
+	var err error
+	if p.backend, p.binary, err = s.open(timeout); err != nil {
+		return nil, err
 	}
 	p.started = time.Now()
 	p.client = berthv1.NewProviderClient(p.backend.Conn())
+	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errStartTimeout)
+	defer cancel()
 	if err := s.setUp(ctx, p); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setUpStop)
 		defer cancel()
-		_ = p.backend.Stop(stopCtx)
+		if stopErr := p.backend.Stop(stopCtx); stopErr != nil {
+			s.logger.Error("plugin whose set-up failed was not stopped", "error", stopErr)
+		}
 		return nil, err
 	}
 	return p, nil
+}
+
+// open starts the process, or serves in this one.
+func (s *Supervisor) open(timeout time.Duration) (backend, catalog.Binary, error) {
+	if s.cfg.InProcess != nil {
+		l, err := serveLocal(s.cfg.InProcess)
+		if err != nil {
+			return nil, catalog.Binary{}, fmt.Errorf("provider %s: serve in this process: %w", s.cfg.Provider, err)
+		}
+		return l, catalog.Binary{}, nil
+	}
+	bin, err := s.cfg.Find()
+	if err != nil {
+		return nil, catalog.Binary{}, process.StartFailed(s.cfg.Provider, err)
+	}
+	if bin.Same(s.last) {
+		bin = s.last // which may know its digest
+	}
+	s.last = bin
+	proc, err := process.Start(s.ctx, process.Config{
+		Provider: s.cfg.Provider, Path: bin.Path, Dir: s.cfg.Dir, Env: s.cfg.Env,
+		StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact,
+	})
+	if err != nil {
+		return nil, catalog.Binary{}, err // not a nil *Process in an interface
+	}
+	return proc, bin, nil
 }
 
 // setUpStop is how long a plugin whose set-up failed may take to end by itself.
@@ -142,7 +151,7 @@ func (s *Supervisor) setUp(ctx context.Context, p *plugin) error {
 // setUpError tells a plugin that refuses, with its own error, from one that
 // fails.
 func (s *Supervisor) setUpError(ctx context.Context, p *plugin, op string, err error) error {
-	if wire.Detail(err) != nil {
+	if wire.Answered(err) {
 		return fmt.Errorf("provider %s: %s: %w", s.cfg.Provider, op, wire.FromStatus(err))
 	}
 	if s.ctx.Err() != nil {

@@ -74,7 +74,7 @@ type Supervisor struct {
 	start   *attempt // the start under way
 	running *plugin  // the one that was started last, dead or alive
 	backoff backoff
-	last    catalog.Binary // the last one started, for its digest
+	last    catalog.Binary // the last one started, for its digest; the start's own
 	idle    chan struct{}  // closed when no call is in flight; made by Shutdown
 	starts  int
 	lastErr error

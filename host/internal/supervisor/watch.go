@@ -1,15 +1,7 @@
 package supervisor
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	goplugin "github.com/hashicorp/go-plugin"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -23,7 +15,11 @@ func (s *Supervisor) watch(p *plugin) {
 	if p.backend.PID() != 0 && s.cfg.LivenessInterval > 0 {
 		s.work.Go(func() { s.checkLiveness(p) })
 	}
-	<-p.backend.Exited()
+	select {
+	case <-p.backend.Exited():
+	case <-s.cut: // a shutdown has done what it could
+		return
+	}
 	await(p.backend.Finished(), exitWait)
 	s.noteEnd(p)
 	s.awaitReleased(p)
@@ -66,72 +62,4 @@ func (s *Supervisor) awaitReleased(p *plugin) {
 	case <-p.free:
 	case <-s.cut:
 	}
-}
-
-const (
-	// livenessTicks divides an interval. Time is counted in ticks that this
-	// process lived through: one that was stopped itself for a minute sees one
-	// tick, not twelve checks that failed.
-	livenessTicks = 10
-	// livenessFailures in a row mean that the plugin hangs.
-	livenessFailures = 3
-)
-
-// checkLiveness kills a plugin that has stopped to answer.
-func (s *Supervisor) checkLiveness(p *plugin) {
-	tick := time.NewTicker(max(s.cfg.LivenessInterval/livenessTicks, time.Millisecond))
-	defer tick.Stop()
-	health := grpc_health_v1.NewHealthClient(p.backend.Conn())
-	for failures := 0; ; {
-		if !ticks(tick, livenessTicks, p.backend.Exited(), nil) {
-			return
-		}
-		if checkHealth(health, tick, p.backend.Exited()) {
-			failures = 0
-		} else {
-			failures++
-		}
-		s.mu.Lock()
-		if !p.ended && !s.closed {
-			s.update(func(st *Status) {
-				if st.State = Running; failures > 0 {
-					st.State = Unresponsive
-				}
-			})
-		}
-		s.mu.Unlock()
-		if failures == livenessFailures {
-			p.backend.Kill(fmt.Sprintf("it did not answer %d health checks, %v apart", failures, s.cfg.LivenessInterval))
-			return
-		}
-	}
-}
-
-// checkHealth makes one check, which may take livenessTicks. Any answer is one.
-func checkHealth(health grpc_health_v1.HealthClient, tick *time.Ticker, exited <-chan struct{}) bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	answered := make(chan struct{})
-	var err error
-	go func() {
-		defer close(answered)
-		_, err = health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
-	}()
-	ticks(tick, livenessTicks, exited, answered)
-	cancel()
-	<-answered // gRPC returns at once
-	return err == nil || !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled && status.Code(err) != codes.Unavailable
-}
-
-// ticks waits for n ticks, or until done; it returns false when stop is closed.
-func ticks(tick *time.Ticker, n int, stop, done <-chan struct{}) bool {
-	for range n {
-		select {
-		case <-tick.C:
-		case <-done:
-			return true
-		case <-stop:
-			return false
-		}
-	}
-	return true
 }

@@ -24,10 +24,14 @@ type provider struct {
 	berthv1.UnimplementedProviderServer
 }
 
-func (*provider) Describe(context.Context, *berthv1.DescribeRequest) (*berthv1.DescribeResponse, error) {
-	if how() == faults.DieDescribe {
+func (*provider) Describe(ctx context.Context, _ *berthv1.DescribeRequest) (*berthv1.DescribeResponse, error) {
+	switch how() {
+	case faults.DieDescribe:
 		fmt.Fprintln(realStderr, "describe is the last thing I do")
 		os.Exit(5)
+	case faults.HangDescribe:
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	return &berthv1.DescribeResponse{Name: how(), Version: "1.2.3", ConfigSchema: []byte(`{"type":"object"}`)}, nil
 }

@@ -1,0 +1,97 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// livenessTicks divides an interval. Time is counted in ticks that this
+	// process lived through: one that was stopped itself for a minute sees one
+	// tick, not twelve checks that failed.
+	livenessTicks = 10
+	// livenessFailures in a row mean that the plugin hangs.
+	livenessFailures = 3
+)
+
+// liveness asks a running plugin whether it still answers.
+type liveness struct {
+	health       grpc_health_v1.HealthClient
+	tick         *time.Ticker
+	exited, over <-chan struct{} // either one ends it
+}
+
+// checkLiveness kills a plugin that does not answer any more.
+func (s *Supervisor) checkLiveness(p *plugin) {
+	tick := time.NewTicker(max(s.cfg.LivenessInterval/livenessTicks, time.Millisecond))
+	defer tick.Stop()
+	l := liveness{
+		health: grpc_health_v1.NewHealthClient(p.backend.Conn()),
+		tick:   tick, exited: p.backend.Exited(), over: s.cut,
+	}
+	for failures := 0; l.wait(nil); {
+		if l.check() {
+			failures = 0
+		} else {
+			failures++
+		}
+		s.noteHealth(p, failures == 0)
+		if failures == livenessFailures {
+			p.backend.Kill(fmt.Sprintf("it did not answer %d health checks, %v apart", failures, s.cfg.LivenessInterval))
+			return
+		}
+	}
+}
+
+func (s *Supervisor) noteHealth(p *plugin, healthy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.ended || s.closed {
+		return
+	}
+	s.update(func(st *Status) {
+		if st.State = Running; !healthy {
+			st.State = Unresponsive
+		}
+	})
+}
+
+// check makes one health check, which may take an interval. Any answer of a
+// server is one.
+func (l liveness) check() bool {
+	ctx, cancel := context.WithCancel(context.Background()) // its deadline is counted in ticks
+	answered := make(chan struct{})
+	var err error
+	go func() {
+		defer close(answered)
+		_, err = l.health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
+	}()
+	l.wait(answered)
+	cancel()
+	<-answered // gRPC returns at once
+	code := status.Code(err)
+	return code != codes.Canceled && code != codes.Unavailable
+}
+
+// wait waits for an interval, or until done. It returns false when there is
+// nothing more to check.
+func (l liveness) wait(done <-chan struct{}) bool {
+	for range livenessTicks {
+		select {
+		case <-l.tick.C:
+		case <-done:
+			return true
+		case <-l.exited:
+			return false
+		case <-l.over:
+			return false
+		}
+	}
+	return true
+}
