@@ -66,7 +66,7 @@ func ToStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok && Detail(err) != nil { //nolint:errorlint // err itself, not what it wraps
+	if _, ok := err.(interface{ GRPCStatus() *status.Status }); ok && Detail(err) != nil {
 		return err
 	}
 	detail := ToDetail(err)

@@ -115,7 +115,7 @@ func (r *Ref) UnmarshalJSON(data []byte) error {
 	// A struct would take names in any case.
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
-		return fmt.Errorf(`ref: want {"provider": …, "id": …}: %w (%v)`, ErrInvalid, err)
+		return fmt.Errorf(`ref: want {"provider": …, "id": …}: %w (%w)`, ErrInvalid, err)
 	}
 	var ref Ref
 	for _, m := range []struct {
