@@ -392,7 +392,11 @@ class Provider(berth_pb2_grpc.ProviderServicer):
 
     @answers
     def Rename(self, request, context):
-        os.rename(self.path(request, getattr(request, "from")), self.path(request, request.to))
+        old, new = self.path(request, getattr(request, "from")), self.path(request, request.to)
+        os.lstat(old)
+        if os.path.isdir(new) and not os.path.islink(new):
+            raise fail(errno.EEXIST)  # as Go's os.Rename, which the contract names
+        os.rename(old, new)
         return pb.RenameResponse()
 
     @answers
