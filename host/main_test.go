@@ -49,11 +49,16 @@ var binaries struct {
 // pluginDir returns a folder that holds the plugins state, local and slow.
 func pluginDir(t testing.TB) string {
 	t.Helper()
-	binaries.once.Do(func() { binaries.dir, binaries.err = buildPlugins() })
-	if binaries.err != nil {
-		t.Fatal(binaries.err)
+	dir, err := builtPlugins()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return binaries.dir
+	return dir
+}
+
+func builtPlugins() (string, error) {
+	binaries.once.Do(func() { binaries.dir, binaries.err = buildPlugins() })
+	return binaries.dir, binaries.err
 }
 
 func buildPlugins() (string, error) {
@@ -67,7 +72,7 @@ func buildPlugins() (string, error) {
 	}
 	for _, build := range []struct{ in, pkg, name string }{
 		{"..", "./cmd/berth-provider-state", "state"},
-		// local is added when there
+		{filepath.Join("..", "examples", "provider-local"), ".", "local"},
 	} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, wire.BinaryPrefix+build.name+suffix), build.pkg)
 		cmd.Dir = build.in
