@@ -37,6 +37,9 @@ workspace: one that is gone is an error.`,
 
 func (a *app) execIn(ctx context.Context, ref workspace.Ref, c workspace.Command) error {
 	a.connect(&c)
+	if err := c.Validate(); err != nil {
+		return err
+	}
 	ws, err := a.attach(ref)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
+		Deadline:           time.Now().Add(suiteTimeout),
 		Setup: func(env *testscript.Env) error {
 			if err := layOut(env, bin); err != nil {
 				return err
@@ -64,7 +65,7 @@ func buildBinaries(t *testing.T) string {
 	}
 	build(".", "berth", append(race, ".")...)
 	build("../berth-provider-state", "berth-provider-state", ".")
-	//LOCAL build("../../examples/provider-local", "berth-provider-local", ".")
+	build("../../examples/provider-local", "berth-provider-local", ".")
 	return bin
 }
 
@@ -99,6 +100,8 @@ const (
 	// leftoverTimeout is well over the two seconds in which a plugin ends after
 	// its host, on a machine that has other things to do.
 	leftoverTimeout = 20 * time.Second
+	// suiteTimeout ends a script that hangs, with the stacks of what hangs.
+	suiteTimeout = 5 * time.Minute
 	// scriptTimeout bounds what must come soon, on such a machine.
 	scriptTimeout = time.Minute
 	pollInterval  = 20 * time.Millisecond
