@@ -398,9 +398,20 @@ func (s *stoppable) OnStop(stop func()) { s.stop = append(s.stop, stop) }
 // connect serves a plugin over an in-memory connection.
 func connect[C any](t testing.TB, p Plugin[C]) berthv1.ProviderClient {
 	t.Helper()
+	return connectTo(t, p.Register)
+}
+
+// connectServer is the same for a server that the test looks into.
+func connectServer(t testing.TB, s *server) berthv1.ProviderClient {
+	t.Helper()
+	return connectTo(t, s.register)
+}
+
+func connectTo(t testing.TB, register func(grpc.ServiceRegistrar)) berthv1.ProviderClient {
+	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	server := &stoppable{Server: grpc.NewServer(wire.ServerOptions()...)}
-	p.Register(server)
+	register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	options := append([]grpc.DialOption{
@@ -472,6 +483,8 @@ func mustBe(t testing.TB, err, want error) {
 
 // quiet is p without the stacks of panics that a test makes.
 func quiet[C any](p Plugin[C]) Plugin[C] {
-	p.Logger = hclog.NewNullLogger()
+	p.Logger = hclogNull()
 	return p
 }
+
+func hclogNull() hclog.Logger { return hclog.NewNullLogger() }
