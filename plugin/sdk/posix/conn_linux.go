@@ -31,7 +31,7 @@ const (
 	// To the keeper, and its answers.
 	kindSpawn   // a descriptor: the new supervisor's socket
 	kindSpawned // num: pid, or -errno
-	kindSweep   // stop what killed supervisors left
+	kindSweep   // num: a killed supervisor; stop what it left
 	kindSwept   // text: survivors
 )
 

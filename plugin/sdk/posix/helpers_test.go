@@ -16,8 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	posix.Main()
-	playRole()
+	playRole() // calls posix.Main
 	goleak.VerifyTestMain(m)
 }
 

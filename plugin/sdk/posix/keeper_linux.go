@@ -54,7 +54,7 @@ func keep(c *conn) int {
 			case kindSpawn:
 				k.spawn(m.fds)
 			case kindSweep:
-				_ = k.conn.send(message{kind: kindSwept, text: k.sweep()})
+				_ = k.conn.send(message{kind: kindSwept, text: k.sweepAfter(int(m.num))})
 			}
 			closeAll(m.fds)
 		case <-k.childs:
@@ -109,6 +109,19 @@ func (k *keeper) reap() (killed bool) {
 			killed = killed || !status.Exited() || status.ExitStatus() != 0
 		}
 	}
+}
+
+// sweepAfter sweeps when a supervisor that was killed has ended: only then is what
+// it leaves below the keeper.
+func (k *keeper) sweepAfter(supervisor int) string {
+	for timeout := time.After(killWait); k.supervisors[supervisor]; k.reap() {
+		select {
+		case <-k.childs:
+		case <-timeout:
+			return "unknown: the supervisor does not end"
+		}
+	}
+	return k.sweep()
 }
 
 // sweep stops what killed supervisors have left, and tells what could not be.

@@ -148,12 +148,12 @@ func (p *pool) theKeeper() (*keeperConn, error) {
 	return k, err
 }
 
-// sweep stops what killed supervisors have left, and tells what could not be.
-func (p *pool) sweep() string {
+// sweep stops what a killed supervisor has left, and tells what could not be.
+func (p *pool) sweep(supervisor int) string {
 	k, err := p.theKeeper()
 	if err == nil {
 		var answer message
-		if answer, err = k.ask(message{kind: kindSweep}, kindSwept); err == nil {
+		if answer, err = k.ask(message{kind: kindSweep, num: int64(supervisor)}, kindSwept); err == nil {
 			return answer.text
 		}
 	}

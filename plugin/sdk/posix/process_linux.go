@@ -293,7 +293,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 		killed, survivors := p.killed, p.survivors
 		p.mu.Unlock()
 		if killed {
-			return supervisors.sweep()
+			return supervisors.sweep(p.helper.pid)
 		}
 		return survivors
 	}
@@ -313,7 +313,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 			case survivors := <-answer: // it came before
 				return survivors
 			default:
-				return supervisors.sweep()
+				return supervisors.sweep(p.helper.pid)
 			}
 		case <-hung.C:
 			p.helper.kill()

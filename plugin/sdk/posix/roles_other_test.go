@@ -2,5 +2,7 @@
 
 package posix_test
 
+import "github.com/berth-dev/berth/plugin/sdk/posix"
+
 // playRole is for tests of process trees, which only Linux has.
-func playRole() {}
+func playRole() { posix.Main() }
