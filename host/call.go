@@ -102,7 +102,7 @@ func (op operation) wrapIfAny(err error) error {
 // died says that the process is gone.
 func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instance, op operation, err error) (_ error, died bool) {
 	if detail := wire.Detail(err); detail != nil {
-		return op.wrap(wire.FromDetail(detail)), false
+		return op.wrap(p.remote(detail)), false
 	}
 	switch cause := context.Cause(callCtx); {
 	case ctx.Err() != nil:
@@ -121,6 +121,16 @@ func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instan
 		return p.tooLarge(inst, op, st), false
 	}
 	return op.wrap(foreign(st)), false
+}
+
+// remote reads an error of the plugin, without the configuration's secrets: one
+// that is not made with our SDK may put them anywhere (contract B7).
+func (p *provider) remote(detail *berthv1.ErrorDetail) error {
+	detail.Message = []byte(p.redact(string(detail.GetMessage())))
+	if path := detail.GetPath(); path != nil {
+		path.Message = []byte(p.redact(string(path.GetMessage())))
+	}
+	return wire.FromDetail(detail)
 }
 
 // fault is a plugin that did not do what the protocol asks for; it lives on.

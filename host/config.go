@@ -71,7 +71,7 @@ func (p Provider) explain(prefix string, err error) error {
 //	  notes:  {plugin: state, config: {store: "file:./notes.db"}}
 //
 // Keys of a provider are plugin, config, inherit_env, conventional_env and
-// start_timeout. ${VAR} in a string is that variable of this process, ${VAR:-x}
+// start_timeout; beside providers and plugin_dirs there is data_dir. ${VAR} in a string is that variable of this process, ${VAR:-x}
 // has a default, $${ is a literal ${. Relative paths, and ~, begin at the file's
 // folder. Anchors, aliases and tags are refused. An error is a [*ConfigError]
 // unless the file cannot be read.

@@ -102,7 +102,7 @@ func (r *run) accept(msg *berthv1.RunResponse) (over bool, _ error) {
 			delete(r.signals, m.SignalResult.GetSequence())
 			var err error
 			if detail := m.SignalResult.GetError(); detail != nil {
-				err = wire.FromDetail(detail)
+				err = r.h.p.remote(detail)
 			}
 			answer <- err
 		}
@@ -113,6 +113,9 @@ func (r *run) accept(msg *berthv1.RunResponse) (over bool, _ error) {
 		r.outcome = m.Outcome
 		return true, nil
 	default:
+		if len(msg.ProtoReflect().GetUnknown()) > 0 {
+			return false, nil // of a newer version
+		}
 		return false, garbage("the plugin sent a message of no known kind")
 	}
 	return false, nil

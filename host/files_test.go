@@ -310,6 +310,77 @@ func TestF4_AListingIsCompleteAndSortedOrAnError(t *testing.T) {
 	}
 }
 
+func TestF4_AListingOf100000Names(t *testing.T) {
+	const total = 100_000
+	ws := newWorkspace(t, &raw{readDir: func(stream grpc.ServerStreamingServer[berthv1.ReadDirResponse]) error {
+		var entries []*berthv1.FileInfo
+		for i := range total {
+			entries = append(entries, &berthv1.FileInfo{Name: fmt.Appendf(nil, "%06d-%s", i, strings.Repeat("n", 200)), Mode: 0o100644})
+			if len(entries) == 300 {
+				if err := stream.Send(&berthv1.ReadDirResponse{Entries: entries}); err != nil {
+					return err
+				}
+				entries = nil
+			}
+		}
+		return stream.Send(&berthv1.ReadDirResponse{Entries: entries, End: true})
+	}})
+	infos, err := ws.ReadDir(t.Context(), ".")
+	if err != nil || len(infos) != total {
+		t.Errorf("%d entries, %v", len(infos), err)
+	}
+}
+
+// TestAReaderThatNobodyClosesHoldsNothingAfterItsContext: otherwise it would hold
+// back a shutdown.
+func TestAReaderThatNobodyClosesHoldsNothingAfterItsContext(t *testing.T) {
+	h := newHost(t, &raw{
+		readFile: func(_ *berthv1.ReadFileRequest, stream readStream) error {
+			if err := stream.Send(readInfo(1)); err != nil {
+				return err
+			}
+			<-stream.Context().Done()
+			return nil
+		},
+		writeFile: func(stream writeStream) error { <-stream.Context().Done(); return nil },
+	})
+	ws, err := h.Workspace("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := ws.Open(ctx, "f", workspace.ReadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := ws.Create(ctx, "f", workspace.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := h.Providers()[0].InFlight; n != 2 {
+		t.Errorf("%d in flight", n)
+	}
+	cancel()
+	waitFor(t, "the end of both", func() bool { return h.Providers()[0].InFlight == 0 })
+	if err := w.Close(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestB7_APluginsErrorsAreRedacted(t *testing.T) {
+	p := &raw{
+		schema: `{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`,
+		stat: func(context.Context, *berthv1.StatRequest) (*berthv1.StatResponse, error) {
+			return nil, wire.ToStatus(&fs.PathError{Op: "stat", Path: "x", Err: errors.New("401 for s3cret-key")})
+		},
+	}
+	ws := newWorkspace(t, p, func(c *host.Config) {
+		c.Providers["raw"] = host.Provider{InProcess: p, Config: map[string]any{"key": "s3cret-key"}}
+	})
+	if _, err := ws.Stat(t.Context(), "f"); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "401") {
+		t.Error(err)
+	}
+}
+
 func TestRealPathMustBeAbsolute(t *testing.T) {
 	var plug *workspace.PluginError
 	if path, err := newWorkspace(t, &raw{realPath: func() string { return "../x" }}).RealPath(t.Context(), "x"); !errors.As(err, &plug) {

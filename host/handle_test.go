@@ -368,6 +368,52 @@ func TestShutdownWaitsForCallsInFlight(t *testing.T) {
 	}
 }
 
+// TestShutdownEndsWhatDoesNotEnd: a command that runs on, and one whose output
+// nobody takes.
+func TestShutdownEndsWhatDoesNotEnd(t *testing.T) {
+	blocked := newGate(t)
+	ws := func(f func(*berthv1.RunStart, runStream) error) (*host.Host, workspace.Process) {
+		h := newHost(t, runner(f))
+		ws, err := h.Workspace("raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := command()
+		cmd.Stdout = writerFunc(func(p []byte) (int, error) { <-blocked.ch; return len(p), nil })
+		p, err := ws.Start(t.Context(), cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h, p
+	}
+	expired, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	h, endless := ws(func(_ *berthv1.RunStart, stream runStream) error {
+		if err := send(stream, started()); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return nil
+	})
+	_ = h.Shutdown(expired) // may say that it did not wait
+	var plug *workspace.PluginError
+	if _, err := endless.Wait(); !errors.As(err, &plug) {
+		t.Errorf("a command that ran on: %v", err)
+	}
+
+	h, over := ws(func(_ *berthv1.RunStart, stream runStream) error {
+		return send(stream, started(), stdout(0, "x"), exited(0, 1, 0))
+	})
+	waitFor(t, "the plugin's outcome", func() bool { return h.Providers()[0].InFlight == 0 })
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := over.Wait(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a command whose output nobody takes: %v", err)
+	}
+}
+
 func TestListAndDestroy(t *testing.T) {
 	p := &raw{
 		list: func(stream grpc.ServerStreamingServer[berthv1.ListResponse]) error {

@@ -116,7 +116,7 @@ func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *s
 			return s, err, false
 		}
 		if progress := msg.GetProgress(); progress != nil {
-			h.p.host.logger.Named(h.p.name).Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(string(progress.GetText()), "?")),
+			h.p.host.logger.Named(h.p.name).Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(h.p.redact(string(progress.GetText())), "?")),
 				"done", progress.GetDone(), "total", progress.GetTotal())
 		}
 	}

@@ -60,6 +60,8 @@ func (h *handle) Open(ctx context.Context, file string, opts workspace.ReadOptio
 		info, err, died := r.start()
 		if err == nil {
 			r.info = info
+			// One that nobody closes holds its plugin no longer than its context.
+			context.AfterFunc(r.ctx, r.expire)
 			return r, nil
 		}
 		r.hangUp()
@@ -182,6 +184,9 @@ func (r *reader) receive() {
 		}
 	default:
 		if end, ok := msg.GetMessage().(*berthv1.ReadFileResponse_End); !ok {
+			if len(msg.ProtoReflect().GetUnknown()) > 0 {
+				return // of a newer version
+			}
 			r.end(r.h.p.fault(inst, r.op, "the plugin sent a message of no known kind"))
 		} else if end.End != r.sent {
 			r.end(r.h.p.fault(inst, r.op, fmt.Sprintf("the file is incomplete: the plugin says that it sent %d bytes, %d arrived", end.End, r.sent)))
@@ -211,6 +216,15 @@ func (r *reader) resume(fault error) bool {
 		r.end(&fs.PathError{Op: "read", Path: r.file, Err: fmt.Errorf("the file changed while the plugin was started again: %w", fault)})
 	}
 	return true
+}
+
+// expire lets go of what a reader holds whose context ended.
+func (r *reader) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.end(r.op.wrap(r.ctx.Err()))
+	}
 }
 
 func (r *reader) end(err error) {

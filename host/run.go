@@ -256,7 +256,7 @@ func (r *run) stop(why error) error {
 		return r.op.wrap(r.withPartial(fmt.Errorf("%w (the plugin did not confirm within %v that the command was stopped)", why, stopConfirm)))
 	}
 	if detail := r.outcome.GetError(); detail != nil && why == r.ctx.Err() { //nolint:errorlint // the very same, not one like it
-		return r.op.wrap(fmt.Errorf("%w (%s)", why, shorten(string(detail.GetMessage()))))
+		return r.op.wrap(fmt.Errorf("%w (%s)", why, shorten(r.h.p.redact(string(detail.GetMessage())))))
 	}
 	return r.op.wrap(r.withPartial(why))
 }
@@ -266,7 +266,7 @@ func (r *run) unsuccessful() error {
 	if r.failure != nil {
 		return r.failure // wrapped where it was found
 	}
-	err := wire.FromDetail(r.outcome.GetError())
+	err := r.h.p.remote(r.outcome.GetError())
 	var pathErr *fs.PathError
 	if r.cmd.Dir != "" && errors.As(err, &pathErr) {
 		return &fs.PathError{Op: pathErr.Op, Path: r.cmd.Dir, Err: pathErr.Err}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,7 +33,8 @@ type writer struct {
 	done    bool
 	err     error // what Write and Close say from now on
 
-	aborted context.CancelFunc
+	aborted   context.CancelFunc
+	abandoned atomic.Bool // by Abort
 }
 
 // Create writes through an existing link and makes missing parents (contract
@@ -76,7 +78,27 @@ func (h *handle) Create(ctx context.Context, file string, opts workspace.WriteOp
 		w.aborted()
 		return nil, err
 	}
+	// One that nobody closes holds its plugin no longer than its context.
+	context.AfterFunc(w.ctx, w.expire)
 	return w, nil
+}
+
+// expire lets go of what a writer holds whose context ended; its stream is
+// broken already.
+func (w *writer) expire() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.done {
+		w.finish(w.gone())
+	}
+}
+
+// gone is why there is nothing to write to: Abort, or the context's end.
+func (w *writer) gone() error {
+	if w.abandoned.Load() {
+		return &fs.PathError{Op: "write", Path: w.file, Err: fs.ErrClosed}
+	}
+	return w.op.wrap(w.ctx.Err())
 }
 
 func (w *writer) Write(p []byte) (int, error) {
@@ -128,11 +150,12 @@ func (w *writer) Close() error {
 
 // Abort leaves the file as it was. It ends a Write that waits.
 func (w *writer) Abort() error {
+	w.abandoned.Store(true)
 	w.aborted()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.done {
-		w.finish(&fs.PathError{Op: "write", Path: w.file, Err: fs.ErrClosed})
+		w.finish(w.gone())
 	}
 	return nil
 }
