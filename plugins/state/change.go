@@ -19,7 +19,7 @@ func (d *document) MkdirAll(ctx context.Context, path string) error {
 	}
 	return d.update(ctx, "mkdir", path, func(t tx, _ record, root node) error {
 		now := time.Now()
-		w := walker{tx: t, root: root, last: keepLast, miss: makeMissing, made: now}
+		w := walker{tx: t, root: root, last: newLast, miss: makeMissing, made: now}
 		p, err := w.walk(path)
 		switch {
 		case err != nil:
@@ -49,7 +49,7 @@ func (d *document) Symlink(ctx context.Context, target, path string) error {
 		return pathError("symlink", path, syscall.ENAMETOOLONG)
 	}
 	return d.update(ctx, "symlink", path, func(t tx, _ record, root node) error {
-		w := walker{tx: t, root: root, last: keepLast}
+		w := walker{tx: t, root: root, last: newLast}
 		p, err := w.walk(path)
 		switch {
 		case err != nil:

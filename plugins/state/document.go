@@ -70,16 +70,9 @@ func (d *document) update(ctx context.Context, op, path string, fn func(tx, reco
 
 // open finds the workspace that this handle knows (contract L8).
 func (d *document) open(t tx) (record, node, error) {
-	r, ok, err := t.workspace(d.id)
-	if err != nil {
-		return record{}, node{}, err
-	}
-	if !ok || r.incarnation != d.incarnation {
-		return record{}, node{}, fmt.Errorf("workspace %s: it was destroyed: %w", d.key, workspace.ErrUnavailable)
-	}
-	root, ok, err := t.node(r.root)
-	if err == nil && !ok {
-		err = fmt.Errorf("workspace %s: store %s: its root directory is missing: the file is damaged", d.key, d.store)
+	r, root, ok, err := t.document(d.id)
+	if err == nil && (!ok || r.incarnation != d.incarnation) {
+		err = fmt.Errorf("workspace %s: it was destroyed: %w", d.key, workspace.ErrUnavailable)
 	}
 	return r, root, err
 }

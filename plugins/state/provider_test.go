@@ -177,7 +177,7 @@ func TestLimits(t *testing.T) {
 		eventually(t, "the count of bytes is right again", func() bool {
 			var used int64
 			err := d.store.view(t.Context(), func(t tx) error {
-				r, _, err := t.workspace(d.id)
+				r, _, _, err := t.document(d.id)
 				used = r.used
 				return err
 			})

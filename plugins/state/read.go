@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 	"syscall"
 
@@ -90,7 +91,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return 0, pathError("read", r.path, errClosed)
+		return 0, pathError("read", r.path, fs.ErrClosed)
 	}
 	if len(p) == 0 {
 		return 0, nil

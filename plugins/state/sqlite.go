@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -34,6 +35,8 @@ type sqliteStore struct {
 	// write holds the write connections while nobody writes. Those who wait for
 	// a channel are served in their order.
 	write chan *writers
+	// closed is closed when the store is: nobody waits for a connection then.
+	closed chan struct{}
 	// read holds the read connections, of which nil ones are yet to be made. In
 	// memory, where only one connection sees the data, it is nil.
 	read chan *conn
@@ -47,7 +50,7 @@ type writers struct {
 
 // openMemory makes a store that ends with its process.
 func openMemory(ctx context.Context) (*sqliteStore, error) {
-	s := &sqliteStore{name: "memory", write: make(chan *writers, 1)}
+	s := &sqliteStore{name: "memory", write: make(chan *writers, 1), closed: make(chan struct{})}
 	var err error
 	if s.db, err = sql.Open("sqlite", ":memory:"); err != nil {
 		return nil, fmt.Errorf("open a store in memory: %w", err)
@@ -160,6 +163,8 @@ func (s *sqliteStore) view(ctx context.Context, fn func(tx) error) error {
 	var c *conn
 	select {
 	case c = <-s.read:
+	case <-s.closed:
+		return s.errClosed()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -185,6 +190,8 @@ func (s *sqliteStore) update(ctx context.Context, d durability, fn func(tx) erro
 	var w *writers
 	select {
 	case w = <-s.write:
+	case <-s.closed:
+		return s.errClosed()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -233,9 +240,17 @@ func begin(ctx context.Context, c *conn) error {
 	}
 }
 
+func (s *sqliteStore) errClosed() error { return fmt.Errorf("store %s: %w", s.name, fs.ErrClosed) }
+
 func (s *sqliteStore) close() error {
+	var w *writers
+	select {
+	case w = <-s.write:
+	case <-s.closed:
+		return nil
+	}
+	close(s.closed)
 	var errs []error
-	w := <-s.write
 	if w.lazy != w.durable {
 		errs = append(errs, w.lazy.close())
 	}

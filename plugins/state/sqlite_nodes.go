@@ -22,17 +22,20 @@ func recordDest(r *record) (dest []any, finish func() error) {
 		}
 }
 
-func (t sqliteTx) workspace(id int64) (record, bool, error) {
-	return t.record("SELECT "+recordColumns+" FROM workspaces WHERE id = ?", id)
+func (t sqliteTx) document(id int64) (r record, root node, ok bool, err error) {
+	root, err = scanNode(func(dest ...any) (err error) {
+		ok, err = t.c.row(`SELECT w.id, w.incarnation, w.root, w.max_file, w.max_total, w.used,
+				n.id, n.parent, n.name, n.kind, n.mode, n.mtime_s, n.mtime_ns, n.size, n.content, n.target
+			FROM workspaces w JOIN nodes n ON n.id = w.root WHERE w.id = ?`, []any{id},
+			append([]any{&r.id, &r.incarnation, &r.root, &r.limits.file, &r.limits.total, &r.used}, dest...)...)
+		return err
+	})
+	return r, root, ok && err == nil, err
 }
 
-func (t sqliteTx) workspaceByKey(key string) (record, bool, error) {
-	return t.record("SELECT "+recordColumns+" FROM workspaces WHERE key = ?", key)
-}
-
-func (t sqliteTx) record(query string, arg any) (r record, ok bool, err error) {
+func (t sqliteTx) workspaceByKey(key string) (r record, ok bool, err error) {
 	dest, finish := recordDest(&r)
-	if ok, err = t.c.row(query, []any{arg}, dest...); !ok {
+	if ok, err = t.c.row("SELECT "+recordColumns+" FROM workspaces WHERE key = ?", []any{key}, dest...); !ok {
 		return record{}, false, err
 	}
 	return r, true, finish()

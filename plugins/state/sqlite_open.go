@@ -28,7 +28,7 @@ const (
 // openFile opens the store in a file, and makes it where there is none. A file
 // that is not ours, or of a newer version, is left as it is.
 func openFile(ctx context.Context, path string) (*sqliteStore, error) {
-	s := &sqliteStore{name: path, write: make(chan *writers, 1)}
+	s := &sqliteStore{name: path, write: make(chan *writers, 1), closed: make(chan struct{})}
 	if err := os.MkdirAll(filepath.Dir(path), storeDirMode); err != nil {
 		return nil, fmt.Errorf("store %s: make its folder: %w", path, err)
 	}

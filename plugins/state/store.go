@@ -42,9 +42,11 @@ type tx interface {
 }
 
 type workspaceTx interface {
-	// workspace and workspaceByKey report false where there is none.
-	workspace(id int64) (record, bool, error)
+	// workspaceByKey reports false where there is none.
 	workspaceByKey(key string) (record, bool, error)
+	// document is what every call on a workspace needs of it: its record without
+	// key, provider and labels, and the node of its root.
+	document(id int64) (record, node, bool, error)
 	// workspaces lists those of a provider by key, those after the given one.
 	workspaces(provider, after string, limit int) ([]record, error)
 	// insertWorkspace sets the record's id.

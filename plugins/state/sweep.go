@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -122,7 +123,7 @@ func (s *sweeper) shut() error {
 	s.cancel()
 	<-s.ended
 	for _, w := range s.openWriters() {
-		_ = w.Abort() // always nil
+		w.giveUp(fmt.Errorf("store %s: %w", s.store, fs.ErrClosed))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

@@ -23,6 +23,7 @@ const (
 	followLast onLink = iota
 	keepLast          // the link itself, but followed before a trailing slash
 	entryLast         // the link itself; a trailing slash is ENOTDIR, as where an entry is removed or renamed
+	newLast           // whatever is there itself, as where one is made
 )
 
 // onMissing says what a walk does when an element is not there.
@@ -37,10 +38,12 @@ const (
 
 // walker resolves paths inside a document, as the kernel would.
 type walker struct {
-	tx    tx
-	root  node
-	last  onLink
-	miss  onMissing
+	tx   tx
+	root node
+	last onLink
+	miss onMissing
+	// file says that a file is to be written: one with a slash is EISDIR.
+	file  bool
 	links int
 	// made is when directories are made.
 	made time.Time
@@ -104,6 +107,9 @@ func (w *walker) walk(path string, from ...step) (place, error) {
 			return place{}, syscall.ENAMETOOLONG
 		}
 
+		if last && slash && w.file {
+			return place{}, syscall.EISDIR
+		}
 		top := steps[len(steps)-1].node
 		n, found, err := w.lookup(top, name)
 		switch {
@@ -126,7 +132,7 @@ func (w *walker) walk(path string, from ...step) (place, error) {
 			}
 			given = min(given, len(after))
 		case last && w.miss != keepMissing:
-			if found && slash && n.kind != kindDir {
+			if found && slash && n.kind != kindDir && w.last != newLast {
 				return place{}, syscall.ENOTDIR
 			}
 			return place{steps: steps, name: name, node: n, found: found, slash: slash}, nil
@@ -152,7 +158,7 @@ func (w *walker) lookup(dir node, name string) (node, bool, error) {
 }
 
 func (w *walker) follows(last, slash bool) bool {
-	return !last || slash || w.last == followLast
+	return !last || slash && w.last != newLast || w.last == followLast
 }
 
 // missing stands in for a directory on the way that is not there. Only those

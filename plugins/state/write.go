@@ -11,9 +11,6 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// errClosed is what a closed reader or writer answers.
-var errClosed = fs.ErrClosed
-
 // writer writes a file. What does not fit into one chunk is staged by a short
 // transaction per chunk; Close publishes all of it by one.
 type writer struct {
@@ -27,7 +24,8 @@ type writer struct {
 	content  int64 // what is staged, zero if nothing is
 	size     int64 // of what is staged
 	replaces int64 // the size of the file that was there at the start
-	err      error // why the writer is over
+	err      error // why the writer is over, if not by Close or Abort
+	done     bool  // by Close or Abort
 }
 
 var _ workspace.FileWriter = (*writer)(nil)
@@ -55,12 +53,14 @@ func (w *writer) target(t tx, root node, miss onMissing, now time.Time) (place, 
 	if w.opts.Exclusive {
 		last = keepLast
 	}
-	p, err := (&walker{tx: t, root: root, last: last, miss: miss, made: now}).walk(w.path)
+	p, err := (&walker{tx: t, root: root, last: last, miss: miss, file: true, made: now}).walk(w.path)
 	switch {
 	case err != nil:
+	case p.name == "": // the root, or a path that ends in . or ..
+		err = syscall.EISDIR
 	case p.found && w.opts.Exclusive:
 		err = syscall.EEXIST
-	case p.found && p.node.kind == kindDir, p.slash, p.name == "":
+	case p.found && p.node.kind == kindDir:
 		err = syscall.EISDIR
 	}
 	return p, err
@@ -87,6 +87,9 @@ func (w *writer) Write(data []byte) (n int, err error) {
 
 // check reports why nothing more can be written.
 func (w *writer) check() error {
+	if w.done {
+		return pathError("write", w.path, fs.ErrClosed)
+	}
 	if w.err == nil && w.ctx.Err() != nil {
 		return w.fail(w.ctx.Err())
 	}
@@ -166,7 +169,7 @@ func (w *writer) checkStaging(t tx, r record) error {
 func (w *writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == errClosed { //nolint:errorlint // set here alone
+	if w.done {
 		return nil
 	}
 	if err := w.check(); err != nil {
@@ -182,7 +185,7 @@ func (w *writer) Close() error {
 		w.drop()
 		return err
 	}
-	w.err, w.buf, w.content = errClosed, nil, 0
+	w.done, w.buf, w.content = true, nil, 0
 	w.d.sweeper.unwatch(w)
 	if big {
 		w.d.sweeper.kick()
@@ -270,23 +273,31 @@ func (w *writer) fillContent(t tx, n *node) (err error) {
 func (w *writer) Abort() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = errClosed
+	if !w.done {
+		w.done = true
 		w.drop()
 	}
 	return nil
 }
 
-// expire aborts a writer whose context has ended, and tries again to drop what
-// one left behind.
-func (w *writer) expire() {
+// giveUp ends a writer that nobody closed: Close will say why.
+func (w *writer) giveUp(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil && w.ctx.Err() != nil {
-		w.err = w.ctx.Err()
+	if w.err == nil {
+		w.err = why
 	}
-	if w.err != nil {
-		w.drop()
+	w.drop()
+}
+
+// expire gives up a writer whose context has ended, and tries again to drop
+// what one that is over left behind.
+func (w *writer) expire() {
+	w.mu.Lock()
+	over := w.done || w.err != nil
+	w.mu.Unlock()
+	if over || w.ctx.Err() != nil {
+		w.giveUp(w.ctx.Err())
 	}
 }
 
