@@ -256,6 +256,11 @@ func (m *memory) MkdirAll(_ context.Context, path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls = append(m.calls, "mkdir "+path)
+	if m.fail != nil {
+		if err := m.fail("mkdir", path); err != nil {
+			return err
+		}
+	}
 	m.files[path] = &memoryFile{mode: fs.ModeDir | 0o755}
 	return nil
 }
