@@ -211,7 +211,8 @@ const mostUnread = 8 << 20
 func checkUnreadBounded(t testing.TB, e *env) {
 	counter := join(e.dir(t), "count")
 	p, g := e.unread(t, e.cmd(t, "flood", counter))
-	defer close(g.open)
+	opened := sync.OnceFunc(func() { close(g.open) })
+	defer opened()
 	written := func() int64 {
 		cmd := e.cmd(t, "show", counter)
 		n, err := strconv.ParseInt(strings.TrimSpace(string(e.success(t, cmd).Stdout)), 10, 64)
@@ -230,5 +231,9 @@ func checkUnreadBounded(t testing.TB, e *env) {
 	})
 	if err := p.Signal(e.context(t), workspace.SignalKill); err != nil {
 		t.Errorf("stop the command: %v", err)
+	}
+	opened()
+	if res, err := e.wait(t, p, "the command, killed"); err != nil || res.ExitCode != 128+9 {
+		t.Errorf("the command, killed: %s, want exit code 137", outcome(res, err))
 	}
 }

@@ -1,0 +1,162 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// mutant is a good provider but for one fault, on which one check must fail.
+type mutant struct {
+	// check is the one that must fail.
+	check string
+	// fault says what is wrong.
+	fault string
+	bend  func(o *Options)
+	// hangs: the fault is a wait, so that the check need not be patient.
+	hangs bool
+	// on is the provider that is bent: "" for folders in this process.
+	on string
+	// also are rules that cannot be kept with this fault.
+	also []string
+	// unprivileged: the super-user does not notice the fault.
+	unprivileged bool
+}
+
+// Providers that are bent, beside folders in this process.
+const (
+	ownProcess = "folders in a process of their own"
+	filesOnly  = "state"
+)
+
+func mutants() []mutant { return slices.Concat(lifeMutants(), commandMutants(), fileMutants()) }
+
+// TestEveryCheckHasAMutant: a check that no fault fails proves nothing.
+func TestEveryCheckHasAMutant(t *testing.T) {
+	known := map[string]bool{}
+	for _, c := range checks() {
+		if known[c.name] {
+			t.Errorf("two checks are named %s", c.name)
+		}
+		known[c.name] = true
+		if !slices.ContainsFunc(mutants(), func(m mutant) bool { return m.check == c.name }) {
+			t.Errorf("no mutant is there for %s", c.name)
+		}
+	}
+	for _, m := range mutants() {
+		if !known[m.check] {
+			t.Errorf("mutant %q is for %s, which is no check", m.fault, m.check)
+		}
+	}
+}
+
+// TestEveryRuleIsChecked compares with the contract's rules about life,
+// commands and files.
+func TestEveryRuleIsChecked(t *testing.T) {
+	want := []string{
+		"L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8",
+		"C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10",
+		"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10",
+	}
+	if got := Rules(); !slices.Equal(got, want) {
+		t.Errorf("the suite checks %v, the contract has %v", got, want)
+	}
+}
+
+// TestMutants shows that the suite fails on every fault, by the name of the
+// rule that it breaks, and that other rules are not blamed for it.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants() {
+		t.Run(m.check+"/"+m.fault, func(t *testing.T) {
+			t.Parallel()
+			if m.unprivileged && os.Geteuid() == 0 {
+				// Only who has no privileges can be denied anything: CI runs
+				// this test as such a user too. Here the check itself says so.
+				if line, _ := m.perform(t, m.check); line.Status != NotChecked {
+					t.Errorf("as the super-user: %s, want not checked", line.Status)
+				}
+				return
+			}
+			line, output := m.perform(t, m.check)
+			if line.Status != Failed {
+				t.Fatalf("the check is %q (%s), want it to fail\n%s", line.Status, line.Reason, output)
+			}
+			for _, excuse := range []string{"open a workspace of provider", "put the probe into", "run the probe", "panic:"} {
+				if strings.Contains(output, excuse) {
+					t.Errorf("the check failed before it had begun:\n%s", output)
+				}
+			}
+			t.Logf("it says: %s", output)
+			for _, name := range bystanders() {
+				rule := ruleOf(name)
+				if rule == ruleOf(m.check) || slices.Contains(m.also, rule) {
+					continue
+				}
+				if line, output := m.perform(t, name); line.Status == Failed {
+					t.Errorf("the fault is one of %s, and %s fails too:\n%s", m.check, name, output)
+				}
+			}
+		})
+	}
+}
+
+// bystanders are quick checks, one of most rules.
+func bystanders() []string {
+	return []string{
+		"L2_RefIsThereAfterFirstUse", "L3_AttachReachesTheSameWorkspace", "L4_NamesAreApart", "L6_DestroyTwiceIsSuccess",
+		"C1_ArgumentsAreLiteral", "C2_DirIsWhereItStarts", "C3_ExitCodeIsReal", "C4_OutputIsExact", "C7_StreamedOutputIsLimitedToo", "C9_ValuesAreNotKept",
+		"F1_RelativePathsBeginAtWorkingDirectory", "F2_ContentIsExact", "F3_MissingIsNotExist", "F4_StatFollowsAndLstatDoesNot",
+		"F5_MkdirAllMakesParents", "F6_RemoveTakesFilesAndTrees", "F7_FollowsLinks", "F8_ReadsFromAnyOffset", "F9_FilesSeeWhatCommandsDid", "F10_Append",
+	}
+}
+
+// bed makes the mutant's options, and the good ones that it comes from.
+func (m mutant) bed(t testing.TB) (good, bad Options) {
+	t.Helper()
+	switch m.on {
+	case filesOnly:
+		good = stateBed(t, "file:"+filepath.Join(t.TempDir(), "state.db"))
+	default:
+		good = folderBed(t, m.on == ownProcess)
+		good.ProbePath, good.Probe = good.Probe, ""
+	}
+	good.LargeFile = 32 << 20
+	if m.hangs {
+		good.limits = limits{check: time.Minute, patience: 4 * time.Second, slack: 1500 * time.Millisecond, settle: 300 * time.Millisecond}
+	}
+	bad = good
+	m.bend(&bad)
+	return good, bad
+}
+
+// perform runs one check on a fresh mutant.
+func (m mutant) perform(t *testing.T, name string) (Line, string) {
+	t.Helper()
+	i := slices.IndexFunc(checks(), func(c check) bool { return c.name == name })
+	c := checks()[i]
+	line := Line{Check: name}
+	r := record(t, name, func(t testing.TB) {
+		good, bad := m.bed(t)
+		e := newEnv(t, good.withDefaults())
+		e = &env{opts: bad.withDefaults(), features: e.features, outer: t, probes: map[workspace.Workspace]string{}}
+		if line.Status, line.Reason = e.applies(c); line.Status != "" {
+			return
+		}
+		judged := record(t, name, func(t testing.TB) { c.run(t, e) })
+		t.Log(judged.output())
+		switch {
+		case judged.Failed():
+			line.Status = Failed
+		case e.skipped != "":
+			line.Status, line.Reason = NotChecked, e.skipped
+		default:
+			line.Status = Checked
+		}
+	})
+	return line, r.output()
+}
