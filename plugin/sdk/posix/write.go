@@ -202,8 +202,9 @@ func (wr *writer) publish() error {
 	if err := wr.staged.prepare(mode, wr.old, wr.opts.ModTime); err != nil {
 		return err
 	}
-	err = wr.staged.publish(wr.target, wr.opts.Exclusive)
-	if wr.old != nil && mustCopy(err) {
+	// An append to a new file must not replace one that another has just made.
+	err = wr.staged.publish(wr.target, wr.opts.Exclusive || wr.opts.Append)
+	if wr.old != nil && mustCopy(err) || wr.opts.Append && !wr.opts.Exclusive && errors.Is(err, fs.ErrExist) {
 		return wr.copyInPlace()
 	}
 	return err
