@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -163,6 +164,34 @@ func TestPluginOutlivesThreads(t *testing.T) {
 	}
 	if got := mustDo(t, p, "ping"); got != "pong" {
 		t.Errorf("ping: %q", got)
+	}
+}
+
+// A process that is given up while it is just being started is killed as soon as
+// it is there.
+func TestKillDuringTheStart(t *testing.T) {
+	cfg := testConfig(t, faults.Silent)
+	cfg.Logger = hclog.NewNullLogger()
+	folder, err := newFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(cfg, folder)
+	p.Kill("too late")
+	if err := p.start(t.Context(), cfg, cfg.Env); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "its end", func() bool {
+		select {
+		case <-p.Finished():
+			return true
+		default:
+			return false
+		}
+	})
+	p.pump.close()
+	if p.Reason() != "too late" || !gone(p.PID()) {
+		t.Errorf("%q, pid %d", p.Reason(), p.PID())
 	}
 }
 

@@ -166,24 +166,13 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	if err != nil {
 		return nil, startError(cfg.Provider, err.Error(), err)
 	}
-	p := &Process{
-		path:     cfg.Path,
-		provider: cfg.Provider,
-		pump:     newPump(cfg.Logger, cfg.Redact),
-		conns:    &conns{},
-		folder:   folder,
-		greeted:  make(chan struct{}),
-		handoff:  newHandoff(),
-		exited:   make(chan struct{}),
-		finished: make(chan struct{}),
-		killed:   make(chan struct{}),
-	}
+	p := newProcess(cfg, folder)
 	spawnCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.client = plugin.NewClient(p.clientConfig(spawnCtx, cfg))
 
 	connected := make(chan error, 1)
-	go func() { connected <- p.connect(spawnCtx) }()
+	p.chores.Go(func() { connected <- p.connect(spawnCtx) })
 	err = p.awaitStart(ctx, cfg, connected)
 	if err != nil {
 		cancel()
@@ -197,6 +186,21 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	}
 	p.chores.Go(sweep) // now that nobody waits for it
 	return p, nil
+}
+
+func newProcess(cfg Config, folder *folder) *Process {
+	return &Process{
+		path:     cfg.Path,
+		provider: cfg.Provider,
+		pump:     newPump(cfg.Logger, cfg.Redact),
+		conns:    &conns{},
+		folder:   folder,
+		greeted:  make(chan struct{}),
+		handoff:  newHandoff(),
+		exited:   make(chan struct{}),
+		finished: make(chan struct{}),
+		killed:   make(chan struct{}),
+	}
 }
 
 // connect makes go-plugin start the process, by our runner, and dial it.

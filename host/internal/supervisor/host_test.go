@@ -38,4 +38,4 @@ func hostMain(dir string) int {
 	return 0
 }
 
-const hostLiveness = 100 * time.Millisecond
+const hostLiveness = 500 * time.Millisecond
