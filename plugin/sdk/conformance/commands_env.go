@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 func environmentChecks() []check {
@@ -103,8 +105,19 @@ func checkHostEnv(t testing.TB, e *env) {
 	}
 }
 
+// signalScript says which signals a shell was started with blocked or ignored:
+// the probe's own runtime has caught most of them before it can look.
+const signalScript = `while read -r name value; do
+	case $name in SigBlk:|SigIgn:) case $value in *[!0]*) echo "$name $value";; esac;; esac
+done </proc/self/status`
+
 func checkProcessState(t testing.TB, e *env) {
 	if leaked := e.output(t, "state"); leaked != "" {
 		t.Errorf("the command inherited:\n%s", leaked)
+	}
+	if e.features.Has(workspace.FeatureShell) && e.opts.GOOS == "linux" {
+		if res := e.success(t, workspace.Command{Script: signalScript}); len(res.Stdout) != 0 {
+			t.Errorf("the shell inherited:\n%s", res.Stdout)
+		}
 	}
 }

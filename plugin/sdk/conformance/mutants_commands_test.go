@@ -87,6 +87,8 @@ func through(script string) func(*Options) {
 	return bendCommand(func(cmd *workspace.Command) {
 		if len(cmd.Args) > 0 {
 			cmd.Args = append([]string{"/bin/sh", "-c", script + `; exec "$@"`, "sh"}, cmd.Args...)
+		} else {
+			cmd.Script = script + "\n" + cmd.Script
 		}
 	})
 }

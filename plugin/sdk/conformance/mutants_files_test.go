@@ -131,7 +131,7 @@ func writeMutants() []mutant {
 				}
 				return ws.ReadFile(ctx, name)
 			}}
-		}), also: []string{"L3", "L4"}},
+		}), also: []string{"L3", "L4", "F3"}},
 		{check: "F2_ContentIsExact", fault: "drops the last byte", bend: bendContent(func(b []byte) []byte { return b[:max(len(b)-1, 0)] }),
 			also: []string{"L2", "L3", "L4", "L6", "F1", "F4", "F7", "F8", "F10"}},
 		{check: "F2_ContentIsExact", fault: "adds a newline", bend: bendContent(func(b []byte) []byte { return append(b, '\n') }),
@@ -210,7 +210,7 @@ func fileErrorMutants() []mutant {
 				return pathErr.Err
 			}
 			return err
-		}), also: []string{"C1", "F2", "F5", "F6"}},
+		}), also: []string{"C1", "F2", "F4", "F5", "F6"}},
 		{check: "F3_MissingIsNotExist", fault: "the error has another path", bend: bendError(func(path string, err error) error {
 			var pathErr *fs.PathError
 			if errors.As(err, &pathErr) {
@@ -385,7 +385,7 @@ func treeMutants() []mutant {
 				}
 				return ws.Remove(ctx, name)
 			}}
-		})},
+		}), also: []string{"F3"}},
 		{check: "F6_RemoveOfMissingIsNotExist", fault: "is success", bend: bendFiles(func(ws workspace.Workspace) *bent { return &bent{remove: ws.RemoveAll} }), also: []string{"F3"}},
 		{check: "F6_RemoveAllOfMissingIsNil", fault: "is an error", bend: bendFiles(func(ws workspace.Workspace) *bent { return &bent{removeAll: ws.Remove} })},
 		{check: "F6_WorkingDirectoryIsRefused", fault: "is success", bend: noError(workspace.ErrInvalid)},
@@ -421,8 +421,8 @@ func treeMutants() []mutant {
 
 func streamMutants() []mutant {
 	return []mutant{
-		{check: "F8_LargeFilesStreamInBoundedMemory", fault: "keeps a file that is written", bend: bendContent(func(b []byte) []byte { return b })},
-		{check: "F8_LargeFilesStreamInBoundedMemory", fault: "keeps a file that is read", bend: bendFiles(func(ws workspace.Workspace) *bent {
+		{check: "F8_LargeFilesStreamInBoundedMemory", fault: "keeps a file that is written", alone: true, bend: bendContent(func(b []byte) []byte { return b })},
+		{check: "F8_LargeFilesStreamInBoundedMemory", fault: "keeps a file that is read", alone: true, bend: bendFiles(func(ws workspace.Workspace) *bent {
 			return &bent{open: func(ctx context.Context, path string, opts workspace.ReadOptions) (workspace.FileReader, error) {
 				r, err := ws.Open(ctx, path, opts)
 				if err != nil {

@@ -71,7 +71,7 @@ func lifeMutants() []mutant {
 			look := o.Started
 			o.Started = func(h workspace.Host) bool { return look(h.(*bentHost).Host) }
 		}},
-		{check: "L2_ConcurrentFirstUseMakesOne", fault: "every operation creates", bend: createsAgain, also: []string{"L3", "L6"}},
+		{check: "L2_ConcurrentFirstUseMakesOne", fault: "every operation creates", bend: createsAgain, also: []string{"L3", "L6", "C2", "F1"}},
 		{check: "L2_SameTokenIsSameWorkspace", fault: "another token each time", bend: func(o *Options) {
 			everyHost(o, bendOpen(func(o *workspace.OpenOptions) { o.Token = "" }))
 		}},
@@ -102,7 +102,7 @@ func lifeMutants() []mutant {
 				ref.Provider = "plugin"
 				return ref, ok
 			}}
-		}), also: []string{"L3", "L6"}},
+		}), also: []string{"L3", "L4", "L6"}},
 		{check: "L2_FailedCreateFailsAllAndIsTriedAgain", fault: "never tries again", bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
 			var mu sync.Mutex
 			var kept error
@@ -121,7 +121,7 @@ func lifeMutants() []mutant {
 			// Whether the kill meets a create is a matter of time: this one
 			// takes every create for one that was met.
 			createsAgain(o)
-		}, also: []string{"L3", "L6"}},
+		}, also: []string{"L3", "L6", "C2", "F1"}},
 
 		{check: "L3_AttachReachesTheSameWorkspace", fault: "attaching creates", bend: attaching(func(h workspace.Host, ref workspace.Ref) (workspace.Workspace, error) {
 			return h.Workspace(ref.Provider)

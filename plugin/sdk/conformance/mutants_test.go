@@ -26,6 +26,8 @@ type mutant struct {
 	also []string
 	// unprivileged: the super-user does not notice the fault.
 	unprivileged bool
+	// alone: it is measured in this process, where nothing else may happen.
+	alone bool
 }
 
 // Providers that are bent, beside folders in this process.
@@ -73,16 +75,19 @@ func TestEveryRuleIsChecked(t *testing.T) {
 func TestMutants(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.check+"/"+m.fault, func(t *testing.T) {
-			t.Parallel()
+			if !m.alone {
+				t.Parallel()
+			}
 			if m.unprivileged && os.Geteuid() == 0 {
 				// Only who has no privileges can be denied anything: CI runs
 				// this test as such a user too. Here the check itself says so.
-				if line, _ := m.perform(t, m.check); line.Status != NotChecked {
+				if line := m.perform(t, m.check)[0]; line.Status != NotChecked {
 					t.Errorf("as the super-user: %s, want not checked", line.Status)
 				}
 				return
 			}
-			line, output := m.perform(t, m.check)
+			line := m.perform(t, m.check)[0]
+			output := line.output
 			if line.Status != Failed {
 				t.Fatalf("the check is %q (%s), want it to fail\n%s", line.Status, line.Reason, output)
 			}
@@ -92,13 +97,12 @@ func TestMutants(t *testing.T) {
 				}
 			}
 			t.Logf("it says: %s", output)
-			for _, name := range bystanders() {
-				rule := ruleOf(name)
-				if rule == ruleOf(m.check) || slices.Contains(m.also, rule) {
-					continue
-				}
-				if line, output := m.perform(t, name); line.Status == Failed {
-					t.Errorf("the fault is one of %s, and %s fails too:\n%s", m.check, name, output)
+			others := slices.DeleteFunc(bystanders(), func(name string) bool {
+				return ruleOf(name) == ruleOf(m.check) || slices.Contains(m.also, ruleOf(name))
+			})
+			for _, line := range m.perform(t, others...) {
+				if line.Status == Failed {
+					t.Errorf("the fault is one of %s, and %s fails too:\n%s", m.check, line.Check, line.output)
 				}
 			}
 		})
@@ -125,7 +129,6 @@ func (m mutant) bed(t testing.TB) (good, bad Options) {
 		good = folderBed(t, m.on == ownProcess)
 		good.ProbePath, good.Probe = good.Probe, ""
 	}
-	good.LargeFile = 32 << 20
 	if m.hangs {
 		good.limits = limits{check: time.Minute, patience: 4 * time.Second, slack: 1500 * time.Millisecond, settle: 300 * time.Millisecond}
 	}
@@ -134,29 +137,47 @@ func (m mutant) bed(t testing.TB) (good, bad Options) {
 	return good, bad
 }
 
-// perform runs one check on a fresh mutant.
-func (m mutant) perform(t *testing.T, name string) (Line, string) {
+// said is a line of the report with what its check said.
+type said struct {
+	Line
+	output string
+}
+
+// perform runs checks on a fresh mutant.
+func (m mutant) perform(t *testing.T, names ...string) []said {
 	t.Helper()
-	i := slices.IndexFunc(checks(), func(c check) bool { return c.name == name })
-	c := checks()[i]
-	line := Line{Check: name}
-	r := record(t, name, func(t testing.TB) {
+	var lines []said
+	r := record(t, m.check, func(t testing.TB) {
 		good, bad := m.bed(t)
 		e := newEnv(t, good.withDefaults())
 		e = &env{opts: bad.withDefaults(), features: e.features, outer: t, probes: map[workspace.Workspace]string{}}
-		if line.Status, line.Reason = e.applies(c); line.Status != "" {
-			return
-		}
-		judged := record(t, name, func(t testing.TB) { c.run(t, e) })
-		t.Log(judged.output())
-		switch {
-		case judged.Failed():
-			line.Status = Failed
-		case e.skipped != "":
-			line.Status, line.Reason = NotChecked, e.skipped
-		default:
-			line.Status = Checked
+		for _, c := range checks() {
+			if slices.Contains(names, c.name) {
+				lines = append(lines, m.judge(t, e, c))
+			}
 		}
 	})
-	return line, r.output()
+	if len(lines) != len(names) {
+		t.Fatalf("of %d checks %d were run:\n%s", len(names), len(lines), r.output())
+	}
+	return lines
+}
+
+func (m mutant) judge(t testing.TB, e *env, c check) said {
+	line := said{Line: Line{Check: c.name}}
+	if line.Status, line.Reason = e.applies(c); line.Status != "" {
+		return line
+	}
+	e.skipped = ""
+	judged := record(t, c.name, func(t testing.TB) { c.run(t, e) })
+	line.output = judged.output()
+	switch {
+	case judged.Failed():
+		line.Status = Failed
+	case e.skipped != "":
+		line.Status, line.Reason = NotChecked, e.skipped
+	default:
+		line.Status = Checked
+	}
+	return line
 }
