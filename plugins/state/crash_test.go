@@ -133,7 +133,7 @@ func worker(t *testing.T, job, store string) (*exec.Cmd, *bufio.Scanner) {
 // holds what is in the store against what it said.
 func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "state.db")
-	p := newProvider(t, Config{Store: "file:" + store}, "notes")
+	p := newProviderWith(t, Config{Store: "file:" + store}, "notes", burying)
 	d := create(t, p, "w")
 	next, acknowledged := 1, 0
 	for run := range crashRuns {
@@ -221,10 +221,10 @@ func checkCrashed(t *testing.T, d *document, slot, done, begun int) {
 
 func TestACrashWhileStagingLeaksNothing(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "state.db")
-	p := newProvider(t, Config{Store: "file:" + store}, "notes")
+	p := newProviderWith(t, Config{Store: "file:" + store}, "notes", burying)
 	create(t, p, "w")
 	var pages int64
-	for run := range 4 {
+	for run := range 3 {
 		cmd, lines := worker(t, "stage:", store)
 		if !lines.Scan() || lines.Text() != "staged" {
 			t.Fatalf("worker said %q", lines.Text())
@@ -251,7 +251,7 @@ func TestACrashWhileStagingLeaksNothing(t *testing.T) {
 // others sweep.
 func TestALivingSessionIsLeftAlone(t *testing.T) {
 	config := inFile(t)
-	a, b := newProvider(t, config, "notes"), newProvider(t, config, "notes")
+	a, b := newProviderWith(t, config, "notes", burying), newProviderWith(t, config, "notes", burying)
 	d := create(t, a, "w")
 	data := string(pattern(6*chunkSize, 3))
 	mustWrite(t, d, "/read", data)
@@ -271,7 +271,7 @@ func TestALivingSessionIsLeftAlone(t *testing.T) {
 	if err := d.Remove(t.Context(), "/read"); err != nil {
 		t.Fatal(err)
 	}
-	quiet := time.Now().Add(3 * quick.interval * time.Duration(quick.missed))
+	quiet := time.Now().Add(2 * burying.interval * time.Duration(burying.missed))
 	eventually(t, "many sweeps", func() bool { return time.Now().After(quiet) })
 	got := make([]byte, 0, len(data))
 	for buf := make([]byte, 1000); ; {

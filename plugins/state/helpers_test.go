@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,8 +15,13 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// quick is a sweeper that does not keep a test waiting.
-var quick = timing{interval: 20 * time.Millisecond, missed: 25}
+var (
+	// quick is a sweeper that does not keep a test waiting. It takes nobody for
+	// dead, since on a loaded machine anyone may be late.
+	quick = timing{interval: 20 * time.Millisecond, missed: math.MaxInt}
+	// burying is one that does, though only after two seconds.
+	burying = timing{interval: 20 * time.Millisecond, missed: 100}
+)
 
 // deadline is for what is polled for: far beyond what a loaded machine needs.
 const deadline = 60 * time.Second
@@ -25,7 +31,12 @@ func sized(n int64) *Size { s := Size(n); return &s }
 // newProvider opens a provider that closes with the test.
 func newProvider(t testing.TB, config Config, name string) *provider {
 	t.Helper()
-	p, err := open(t.Context(), config, sdk.Env{Provider: name, DataDir: t.TempDir(), Logger: hclog.NewNullLogger()}, quick)
+	return newProviderWith(t, config, name, quick)
+}
+
+func newProviderWith(t testing.TB, config Config, name string, timing timing) *provider {
+	t.Helper()
+	p, err := open(t.Context(), config, sdk.Env{Provider: name, DataDir: t.TempDir(), Logger: hclog.NewNullLogger()}, timing)
 	if err != nil {
 		t.Fatal(err)
 	}

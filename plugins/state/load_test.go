@@ -129,7 +129,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 	a, b := newProvider(t, config, "notes"), newProvider(t, config, "notes")
 	d := create(t, a, "w")
 	docs := []*document{d, must(b.Attach(t.Context(), "w"))(t).(*document)}
-	const rounds, each = 40, 3
+	const rounds, each = 12, 3
 	var mu sync.Mutex
 	winners := map[int]int{}
 	var wg sync.WaitGroup

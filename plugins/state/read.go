@@ -47,7 +47,7 @@ var _ workspace.FileReader = (*reader)(nil)
 
 // Open reads a regular file from any offset.
 func (d *document) Open(ctx context.Context, path string, opts workspace.ReadOptions) (workspace.FileReader, error) {
-	r := &reader{ctx: ctx, d: d, path: path, lease: d.sweeper.lease()}
+	r := &reader{ctx: ctx, d: d, path: path, lease: d.sweeper.lease(ctx)}
 	err := d.view(ctx, "open", path, func(t tx, root node) error {
 		n, err := stat(t, root, path, followLast)
 		switch {

@@ -25,6 +25,8 @@ const (
 	// walPages is how many pages (of 4 KiB) the write-ahead log has when it is
 	// written back: half of SQLite's cost per commit at 8 MiB of log.
 	walPages = 2000
+	// walLimit is the size to which the log is cut back after it grew.
+	walLimit = 64 << 20
 )
 
 // sqliteStore is a store in an SQLite file, or in memory.

@@ -178,6 +178,11 @@ func (t sqliteTx) putSession(s session) error {
 	return err
 }
 
+func (t sqliteTx) showLife(id string, seen time.Time) error {
+	_, err := t.c.exec("UPDATE sessions SET seen = ? WHERE id = ?", seen.UnixNano(), id)
+	return err
+}
+
 func (t sqliteTx) sessions() (list []session, err error) {
 	err = t.c.rows("SELECT id, seen, safe FROM sessions", nil, func(rows *sql.Rows) error {
 		var s session

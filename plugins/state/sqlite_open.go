@@ -67,13 +67,17 @@ func (s *sqliteStore) openWriters(ctx context.Context, fresh bool) (*writers, er
 	if err := s.prepare(ctx, c, fresh); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	const short = busyPoll // begin tries again
-	for _, p := range []string{busyPragma(short), fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", walPages)} {
+	pragmas := []string{
+		busyPragma(busyPoll), // begin tries again
+		fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", walPages),
+		fmt.Sprintf("PRAGMA journal_size_limit=%d", walLimit),
+	}
+	for _, p := range pragmas {
 		if _, err := c.exec(p); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
 	}
-	lazy, err := s.connect(ctx, busyPragma(short), "PRAGMA synchronous=NORMAL", fmt.Sprintf("PRAGMA wal_autocheckpoint=%d", walPages))
+	lazy, err := s.connect(ctx, append(pragmas, "PRAGMA synchronous=NORMAL")...)
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -105,6 +105,8 @@ type reclaimTx interface {
 	lastGarbage() (int64, error)
 
 	putSession(session) error
+	// showLife is putSession of a session that is known, for its time alone.
+	showLife(id string, seen time.Time) error
 	sessions() ([]session, error)
 	deleteSession(id string) error
 }

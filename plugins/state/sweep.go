@@ -61,6 +61,8 @@ type sweeper struct {
 
 // lease is a reader that reads on after its transaction.
 type lease struct {
+	// ctx is the reader's: when it ends, so does the lease.
+	ctx context.Context //nolint:containedctx // it lasts as long as the reader
 	// seq is the last garbage at the time of its transaction: what became
 	// garbage later may be what it reads. Until then it is zero.
 	seq int64
@@ -140,8 +142,8 @@ func (s *sweeper) kick() {
 
 // lease registers a reader before its transaction begins. Until hold says what
 // it saw, nothing is reclaimed at all.
-func (s *sweeper) lease() *lease {
-	l := &lease{}
+func (s *sweeper) lease(ctx context.Context) *lease {
+	l := &lease{ctx: ctx}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leases[l] = struct{}{}
@@ -188,6 +190,10 @@ func (s *sweeper) safe(last int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.leases {
+		if l.ctx.Err() != nil {
+			delete(s.leases, l)
+			continue
+		}
 		last = min(last, l.seq)
 	}
 	return last

@@ -126,6 +126,9 @@ func (w *writer) stage() error {
 		if err != nil {
 			return err
 		}
+		if err := t.showLife(w.d.sweeper.session, time.Now()); err != nil {
+			return err
+		}
 		return t.appendData(content, w.size, w.buf)
 	})
 	if err != nil {
