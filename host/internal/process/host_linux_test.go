@@ -126,7 +126,7 @@ func TestCrashesLeaveNoFolder(t *testing.T) {
 // shortTemp is a folder that is short enough for sockets below it.
 func shortTemp(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "b")
+	dir, err := os.MkdirTemp("/tmp", "b") //nolint:usetesting // t.TempDir's path is too long
 	if err != nil {
 		t.Fatal(err)
 	}

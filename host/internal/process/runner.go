@@ -46,8 +46,10 @@ func (p *Process) runnerFunc(ctx context.Context, cfg Config) func(hclog.Logger,
 	}
 }
 
+// Start starts the process. Its end by a context is our own Start's.
 func (r *procRunner) Start(context.Context) error { return r.run() }
 
+// Wait waits for the end of the process, whoever holds its outputs.
 func (r *procRunner) Wait(context.Context) error {
 	<-r.p.exited
 	return nil
@@ -63,10 +65,19 @@ func (r *procRunner) Kill(ctx context.Context) error {
 	return nil
 }
 
-func (r *procRunner) Stdout() io.ReadCloser           { return r.p.handoff }
-func (r *procRunner) Stderr() io.ReadCloser           { return io.NopCloser(strings.NewReader("")) }
-func (r *procRunner) Name() string                    { return r.p.path }
-func (r *procRunner) ID() string                      { return strconv.Itoa(r.p.PID()) }
+// Stdout has the handshake line alone.
+func (r *procRunner) Stdout() io.ReadCloser { return r.p.handoff }
+
+// Stderr has nothing: our own pump reads it.
+func (r *procRunner) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+
+// Name is the binary's path.
+func (r *procRunner) Name() string { return r.p.path }
+
+// ID is the pid.
+func (r *procRunner) ID() string { return strconv.Itoa(r.p.PID()) }
+
+// Diagnose has nothing to add: our own errors say what happened.
 func (r *procRunner) Diagnose(context.Context) string { return "" }
 
 // PluginToHost accepts an address in the private folder alone: anything else
@@ -79,6 +90,7 @@ func (r *procRunner) PluginToHost(network, path string) (string, string, error) 
 	return network, path, nil
 }
 
+// HostToPlugin is for the broker, which is not used.
 func (r *procRunner) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
 }

@@ -94,6 +94,7 @@ type output struct {
 // more after the process's end is another process.
 const maxRest = 1 << 20
 
+// Read reads what is there, and waits for more while the process runs.
 func (o *output) Read(b []byte) (int, error) {
 	if o.rest == 0 {
 		n, err := o.file.Read(b)
@@ -143,6 +144,7 @@ func newHandoff() *handoff {
 // Send is called once at most.
 func (h *handoff) Send(line string) { h.line <- []byte(line) }
 
+// Read gives the line, then waits.
 func (h *handoff) Read(b []byte) (int, error) {
 	if len(h.left) == 0 {
 		select {
@@ -156,6 +158,7 @@ func (h *handoff) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// Close ends the reader.
 func (h *handoff) Close() error {
 	h.once.Do(func() { close(h.quit) })
 	return nil

@@ -78,15 +78,31 @@ func serveLocal(register func(grpc.ServiceRegistrar)) (*local, error) {
 	return l, nil
 }
 
+// Conn is the connection over the pipe.
 func (l *local) Conn() grpc.ClientConnInterface { return l.conn }
-func (l *local) PID() int                       { return 0 }
-func (l *local) Version() int                   { return wire.ProtocolV1 }
-func (l *local) Exited() <-chan struct{}        { return l.exited }
-func (l *local) Finished() <-chan struct{}      { return l.exited }
-func (l *local) ExitStatus() string             { return "" }
-func (l *local) Stderr() []string               { return nil }
-func (l *local) Dropped() uint64                { return 0 }
 
+// PID is zero: there is no process of its own.
+func (l *local) PID() int { return 0 }
+
+// Version is this host's own.
+func (l *local) Version() int { return wire.ProtocolV1 }
+
+// Exited is closed when the server has ended.
+func (l *local) Exited() <-chan struct{} { return l.exited }
+
+// Finished is the same: there is no output to read.
+func (l *local) Finished() <-chan struct{} { return l.exited }
+
+// ExitStatus is empty.
+func (l *local) ExitStatus() string { return "" }
+
+// Stderr is this process's own, and not ours to keep.
+func (l *local) Stderr() []string { return nil }
+
+// Dropped is zero.
+func (l *local) Dropped() uint64 { return 0 }
+
+// Reason tells why the host ended it.
 func (l *local) Reason() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,7 +3,7 @@ package supervisor
 import "time"
 
 const (
-	// DefaultLivenessInterval: three checks that fail make 15 s, after which no
+	// DefaultLivenessInterval makes three failed checks last 15 s, after which no
 	// loaded machine is the reason any more.
 	DefaultLivenessInterval = 5 * time.Second
 	// DefaultBackoffMax keeps a plugin that dies at once from using a processor

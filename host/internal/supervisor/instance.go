@@ -64,10 +64,10 @@ func (i *Instance) Release() {
 func (i *Instance) Error(op, runID string, cause error, mayHaveExecuted bool) *workspace.PluginError {
 	backend := i.plugin.backend
 	if connectionLost(cause) {
-		await(backend.Exited(), exitWait)
+		await(backend.Exited())
 	}
 	if exited(backend.Exited()) {
-		await(backend.Finished(), exitWait)
+		await(backend.Finished())
 	}
 	return &workspace.PluginError{
 		Provider:        i.s.cfg.Provider,
@@ -123,8 +123,9 @@ func exited(ch <-chan struct{}) bool {
 	}
 }
 
-func await(ch <-chan struct{}, limit time.Duration) {
-	timer := time.NewTimer(limit)
+// await waits for what a process's end brings, but not long.
+func await(ch <-chan struct{}) {
+	timer := time.NewTimer(exitWait)
 	defer timer.Stop()
 	select {
 	case <-ch:

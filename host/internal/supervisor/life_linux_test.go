@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -175,6 +178,11 @@ func TestCrashIsATypedErrorAndARestart(t *testing.T) {
 			t.Errorf("%q, %v", answer, err)
 		}
 	})
+	// Who still has the dead one is told that it is dead, not that its call was
+	// cancelled.
+	if _, err := do(t.Context(), inst, "ping"); status.Code(err) != codes.Unavailable {
+		t.Errorf("a call on the dead one: %v", err)
+	}
 	if st := s.Status(); st.Restarts != 1 || st.State != Running {
 		t.Errorf("%+v", st)
 	}
@@ -188,10 +196,9 @@ func TestBackoff(t *testing.T) {
 		b.died(now, time.Second)
 		waits = append(waits, b.wait(now))
 	}
-	want := []time.Duration{0, 100, 200, 400, 800, 1600, 3000, 3000}
-	for i, w := range want {
-		if waits[i] != w*time.Millisecond {
-			t.Errorf("after death %d: %v, want %v", i+1, waits[i], w*time.Millisecond)
+	for i, ms := range []int64{0, 100, 200, 400, 800, 1600, 3000, 3000} {
+		if waits[i].Milliseconds() != ms {
+			t.Errorf("after death %d: %v, want %d ms", i+1, waits[i], ms)
 		}
 	}
 	if b.died(now, time.Minute); b.wait(now) != 0 {

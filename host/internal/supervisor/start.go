@@ -158,10 +158,10 @@ func (s *Supervisor) setUpError(ctx context.Context, p *plugin, op string, err e
 		return s.errClosed()
 	}
 	if connectionLost(err) {
-		await(p.backend.Exited(), exitWait)
+		await(p.backend.Exited())
 	}
 	if exited(p.backend.Exited()) {
-		await(p.backend.Finished(), exitWait)
+		await(p.backend.Finished())
 	}
 	why := fmt.Sprintf("its answer to %s: %s", op, status.Convert(err).Message())
 	switch {

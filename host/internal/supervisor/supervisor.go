@@ -124,7 +124,7 @@ func (s *Supervisor) Acquire(ctx context.Context) (*Instance, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("provider %s: start: %w", s.cfg.Provider, err)
 		}
-		inst, at, wait, err := s.join()
+		inst, at, wait, err := s.join() //nolint:contextcheck // a start is for all callers, not for this one
 		switch {
 		case err != nil:
 			return nil, err

@@ -20,7 +20,7 @@ func (s *Supervisor) watch(p *plugin) {
 	case <-s.cut: // a shutdown has done what it could
 		return
 	}
-	await(p.backend.Finished(), exitWait)
+	await(p.backend.Finished())
 	s.noteEnd(p)
 	s.awaitReleased(p)
 	if err := p.backend.Close(); err != nil {

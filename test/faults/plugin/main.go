@@ -91,7 +91,7 @@ func serve() {
 // served makes the provider known to go-plugin.
 type served struct{ plugin.NetRPCUnsupportedPlugin }
 
-func (served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+func (served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error { //nolint:unparam // go-plugin's interface
 	berthv1.RegisterProviderServer(s, &provider{})
 	return nil
 }
