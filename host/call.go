@@ -54,26 +54,26 @@ func unary[Resp any](ctx context.Context, p *provider, op operation, do func(con
 		d = p.host.deadlines.Change
 	}
 	for retried := false; ; retried = true {
-		resp, err, died := attempt(ctx, p, op, d, do)
+		resp, died, err := attempt(ctx, p, op, d, do)
 		if !died || op.changes || retried {
 			return resp, err
 		}
 	}
 }
 
-func attempt[Resp any](ctx context.Context, p *provider, op operation, d time.Duration, do func(context.Context, berthv1.ProviderClient) (Resp, error)) (resp Resp, err error, died bool) { //nolint:revive // died says what to do about err
+func attempt[Resp any](ctx context.Context, p *provider, op operation, d time.Duration, do func(context.Context, berthv1.ProviderClient) (Resp, error)) (resp Resp, died bool, err error) {
 	inst, err := p.acquire(ctx)
 	if err != nil {
-		return resp, op.wrap(err), false
+		return resp, false, op.wrap(err)
 	}
 	defer inst.Release()
 	callCtx, end := bounded(ctx, d)
 	defer end()
 	if resp, err = do(callCtx, inst.Client()); err == nil {
-		return resp, nil, false
+		return resp, false, nil
 	}
-	err, died = p.failure(ctx, callCtx, inst, op, err)
-	return resp, err, died
+	died, err = p.failure(ctx, callCtx, inst, op, err)
+	return resp, died, err
 }
 
 // wrap says what was being done, unless err says it already.
@@ -100,15 +100,15 @@ func (op operation) wrapIfAny(err error) error {
 // failure tells what an error of a call means: the plugin's own answer, the end
 // of our caller's context, a deadline of ours, or a fault of the plugin process.
 // died says that the process is gone.
-func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instance, op operation, err error) (_ error, died bool) {
+func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instance, op operation, err error) (died bool, _ error) {
 	if detail := wire.Detail(err); detail != nil {
-		return op.wrap(p.remote(detail)), false
+		return false, op.wrap(p.remote(detail))
 	}
 	switch cause := context.Cause(callCtx); {
 	case ctx.Err() != nil:
-		return op.wrap(ctx.Err()), false
+		return false, op.wrap(ctx.Err())
 	case errors.Is(cause, errDeadline), errors.Is(cause, errIdle):
-		return p.fault(inst, op, cause.Error()), false
+		return false, p.fault(inst, op, cause.Error())
 	}
 	st, _ := status.FromError(err)
 	switch st.Code() {
@@ -116,11 +116,11 @@ func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instan
 		// All of these may be a connection that broke. inst.Error waits a moment
 		// for the process's end, which is what tells.
 		fault := inst.Error(op.name, op.runID, err, op.changes)
-		return fault, exited(inst)
+		return exited(inst), fault
 	case codes.ResourceExhausted:
-		return p.tooLarge(inst, op, st), false
+		return false, p.tooLarge(inst, op, st)
 	}
-	return op.wrap(foreign(st)), false
+	return false, op.wrap(foreign(st))
 }
 
 // remote reads an error of the plugin, without the configuration's secrets: one

@@ -213,11 +213,8 @@ func (d *decoder) unknown(path, key string, known ...string) error {
 func unknownKey(key string, known []string) string {
 	slices.Sort(known)
 	reason := "unknown key"
-	for _, k := range known {
-		if alike(key, k) {
-			reason += fmt.Sprintf("; did you mean %s?", k)
-			break
-		}
+	if i := slices.IndexFunc(known, func(k string) bool { return alike(key, k) }); i >= 0 {
+		reason += fmt.Sprintf("; did you mean %s?", known[i])
 	}
 	if len(known) == 0 {
 		return reason + "; there are none here"

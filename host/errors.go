@@ -92,7 +92,7 @@ func pathError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause, ok := fileCause(err); ok {
+	if cause := fileCause(err); cause != nil {
 		return &fs.PathError{Op: op, Path: path, Err: cause}
 	}
 	return err
@@ -103,32 +103,33 @@ func linkError(op, from, to string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause, ok := fileCause(err); ok {
+	if cause := fileCause(err); cause != nil {
 		return &os.LinkError{Op: op, Old: from, New: to, Err: cause}
 	}
 	return err
 }
 
-// fileCause returns what is wrong with a file, without operation and path.
-func fileCause(err error) (error, bool) {
+// fileCause returns what is wrong with a file, without operation and path, or nil
+// if err is not about a file.
+func fileCause(err error) error {
 	var plug *workspace.PluginError
 	if errors.As(err, &plug) {
-		return nil, false
+		return nil
 	}
 	var pathErr *fs.PathError
 	var linkErr *os.LinkError
 	switch {
 	case errors.As(err, &linkErr):
-		return linkErr.Err, true
+		return linkErr.Err
 	case errors.As(err, &pathErr):
-		return pathErr.Err, true
+		return pathErr.Err
 	}
 	if errors.Is(err, workspace.ErrUnavailable) || errors.Is(err, workspace.ErrTransient) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, errClosed) {
-		return nil, false
+		return nil
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
-		return err, true
+		return err
 	}
-	return nil, false
+	return nil
 }

@@ -58,7 +58,7 @@ func (r *run) over(err error) {
 		err = r.h.p.fault(r.inst, r.op, "the plugin ended the command without its outcome")
 	case r.callCtx.Err() != nil: // by supervise: nobody asks any more
 	default:
-		err, _ = r.h.p.failure(context.WithoutCancel(r.ctx), r.callCtx, r.inst, r.op, err)
+		_, err = r.h.p.failure(context.WithoutCancel(r.ctx), r.callCtx, r.inst, r.op, err)
 	}
 	r.inst.Release() // what is left to do needs no plugin
 	r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *run) receive(o *output, chunk *berthv1.RunOutput) error {
 	if r.breakage != nil {
 		o.received += int64(len(data))
 		o.taken = o.received
-		return nil
+		return nil //nolint:nilerr // the run has its error: what still arrives is dropped
 	}
 	other := r.out[0].pending() + r.out[1].pending()
 	// One message more than the window: who counts before sending may be there.

@@ -79,17 +79,17 @@ func (h *handle) ReadDir(ctx context.Context, dir string) ([]workspace.FileInfo,
 	}
 	op := h.op(name, false)
 	for retried := false; ; retried = true {
-		entries, err, died := h.readDir(ctx, s, op, dir)
+		entries, died, err := h.readDir(ctx, s, op, dir)
 		if !died || retried {
 			return entries, pathError(name, dir, err)
 		}
 	}
 }
 
-func (h *handle) readDir(ctx context.Context, s *session, op operation, dir string) (_ []workspace.FileInfo, _ error, died bool) { //nolint:revive // died says what to do about the error
+func (h *handle) readDir(ctx context.Context, s *session, op operation, dir string) (_ []workspace.FileInfo, died bool, _ error) {
 	inst, err := h.p.acquire(ctx)
 	if err != nil {
-		return nil, op.wrap(err), false
+		return nil, false, op.wrap(err)
 	}
 	defer inst.Release()
 	callCtx, watch := watched(ctx, h.p.host.deadlines.Idle)
@@ -106,19 +106,19 @@ func (h *handle) readDir(ctx context.Context, s *session, op operation, dir stri
 		for _, entry := range msg.GetEntries() {
 			info := wire.ToFileInfo(entry)
 			if reason := badEntry(entries, info); reason != "" {
-				return nil, h.p.fault(inst, op, reason), false
+				return nil, false, h.p.fault(inst, op, reason)
 			}
 			entries = append(entries, info)
 		}
 		if msg.GetEnd() {
-			return entries, nil, false
+			return entries, false, nil
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return nil, h.p.fault(inst, op, "the plugin ended the listing before its end"), false
+		return nil, false, h.p.fault(inst, op, "the plugin ended the listing before its end")
 	}
-	err, died = h.p.failure(ctx, callCtx, inst, op, err)
-	return nil, err, died
+	died, err = h.p.failure(ctx, callCtx, inst, op, err)
+	return nil, died, err
 }
 
 // badEntry says what is wrong with an entry after those before it. A name with
@@ -222,11 +222,11 @@ func (h *handle) RealPath(ctx context.Context, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real := string(resp.GetPath())
-	if !path.IsAbs(real) || strings.IndexByte(real, 0) >= 0 {
-		return "", &workspace.PluginError{Provider: h.p.name, Op: name, Reason: fmt.Sprintf("the plugin answered %q, which is no absolute path", shorten(real))}
+	resolved := string(resp.GetPath())
+	if !path.IsAbs(resolved) || strings.IndexByte(resolved, 0) >= 0 {
+		return "", &workspace.PluginError{Provider: h.p.name, Op: name, Reason: fmt.Sprintf("the plugin answered %q, which is no absolute path", shorten(resolved))}
 	}
-	return real, nil
+	return resolved, nil
 }
 
 // ReadFile reads a whole file.

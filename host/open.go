@@ -60,7 +60,7 @@ func (h *handle) run(ctx context.Context, o *opening) {
 	defer h.p.host.tasks.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(h.p.host.ctx, cancel)()
+	defer context.AfterFunc(h.p.host.ctx, cancel)() //nolint:contextcheck // it ends with the host too
 
 	o.session, o.err = h.connect(ctx)
 	if o.err != nil && h.p.host.ctx.Err() != nil && errors.Is(o.err, context.Canceled) {
@@ -81,22 +81,22 @@ func (h *handle) connect(ctx context.Context) (*session, error) {
 		if byRef {
 			op = h.op("attach", false)
 		}
-		s, err, died := h.try(ctx, op, ref)
+		s, died, err := h.try(ctx, op, ref)
 		if !died || !byRef || retried {
 			return s, err
 		}
 	}
 }
 
-func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *session, _ error, died bool) { //nolint:revive // died says what to do about the error
+func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *session, died bool, _ error) {
 	inst, err := h.p.acquire(ctx)
 	if err != nil {
-		return nil, op.wrap(err), false
+		return nil, false, op.wrap(err)
 	}
 	defer inst.Release()
 	overrides, err := h.p.overrides(inst.Describe(), h.config, h.env)
 	if err != nil {
-		return nil, op.wrap(err), false
+		return nil, false, op.wrap(err)
 	}
 	callCtx, end := bounded(ctx, h.p.host.deadlines.Open)
 	defer end()
@@ -113,7 +113,7 @@ func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *s
 		}
 		if opened := msg.GetOpened(); opened != nil {
 			s, err := h.opened(inst, op, ref, opened)
-			return s, err, false
+			return s, false, err
 		}
 		if progress := msg.GetProgress(); progress != nil {
 			h.p.host.logger.Named(h.p.name).Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(h.p.redact(string(progress.GetText())), "?")),
@@ -121,10 +121,10 @@ func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *s
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return nil, h.p.fault(inst, op, "the plugin ended its answer without a workspace"), false
+		return nil, false, h.p.fault(inst, op, "the plugin ended its answer without a workspace")
 	}
-	err, died = h.p.failure(ctx, callCtx, inst, op, err)
-	return nil, err, died
+	died, err = h.p.failure(ctx, callCtx, inst, op, err)
+	return nil, died, err
 }
 
 // opened records what a plugin answered. The ref comes first: what follows may

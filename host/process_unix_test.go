@@ -12,6 +12,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,7 +45,7 @@ func kill(t testing.TB, h *host.Host) {
 func TestL2_APluginKilledInMidCreateMakesOneWorkspace(t *testing.T) {
 	const step = 4 * time.Millisecond
 	for point := range slowSteps {
-		t.Run(fmt.Sprint(point), func(t *testing.T) {
+		t.Run(strconv.Itoa(point), func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			h := newProcesses(t, map[string]host.Provider{"slow": {Config: map[string]any{"root": root, "step_ms": int(step.Milliseconds())}}})
@@ -56,7 +58,7 @@ func TestL2_APluginKilledInMidCreateMakesOneWorkspace(t *testing.T) {
 				go func() { _, err := ws.Stat(t.Context(), "."); errs <- err }()
 			}
 			reached := func() bool {
-				found, _ := filepath.Glob(filepath.Join(root, "berth-*", fmt.Sprint(point)))
+				found, _ := filepath.Glob(filepath.Join(root, "berth-*", strconv.Itoa(point)))
 				return len(found) > 0
 			}
 			waitFor(t, "the point of the create", reached)
@@ -160,7 +162,7 @@ func TestB2_AReadGoesOnWhereThePluginDied(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || !bytes.Equal(append(got, rest...), test.want) {
+			if err != nil || !bytes.Equal(slices.Concat(got, rest), test.want) {
 				t.Errorf("%d bytes, %v", len(got)+len(rest), err)
 			}
 		})

@@ -105,6 +105,7 @@ type registrar struct {
 	p *provider
 }
 
+// OnStop is what sdk.Plugin looks for.
 func (r *registrar) OnStop(stop func()) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()

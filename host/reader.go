@@ -57,11 +57,11 @@ func (h *handle) Open(ctx context.Context, file string, opts workspace.ReadOptio
 	r := &reader{h: h, s: s, op: h.op(name, false), file: file, opts: opts}
 	r.ctx, r.closed = context.WithCancel(ctx)
 	for retried := false; ; retried = true {
-		info, err, died := r.start()
+		info, died, err := r.start()
 		if err == nil {
 			r.info = info
 			// One that nobody closes holds its plugin no longer than its context.
-			context.AfterFunc(r.ctx, r.expire)
+			context.AfterFunc(r.ctx, r.expire) //nolint:contextcheck // it is the reader's own
 			return r, nil
 		}
 		r.hangUp()
@@ -73,10 +73,10 @@ func (h *handle) Open(ctx context.Context, file string, opts workspace.ReadOptio
 }
 
 // start opens the stream at the first byte that is still missing.
-func (r *reader) start() (_ workspace.FileInfo, _ error, died bool) { //nolint:revive // died says what to do about the error
+func (r *reader) start() (_ workspace.FileInfo, died bool, _ error) {
 	inst, err := r.h.p.acquire(r.ctx)
 	if err != nil {
-		return workspace.FileInfo{}, r.op.wrap(err), false
+		return workspace.FileInfo{}, false, r.op.wrap(err)
 	}
 	r.held.inst = inst
 	r.callCtx, r.watch = watched(r.ctx, r.h.p.host.deadlines.Idle)
@@ -91,16 +91,16 @@ func (r *reader) start() (_ workspace.FileInfo, _ error, died bool) { //nolint:r
 		var msg *berthv1.ReadFileResponse
 		if msg, err = r.stream.Recv(); err == nil {
 			if msg.GetInfo() == nil {
-				return workspace.FileInfo{}, r.h.p.fault(inst, r.op, "the plugin sent data before saying what the file is"), false
+				return workspace.FileInfo{}, false, r.h.p.fault(inst, r.op, "the plugin sent data before saying what the file is")
 			}
-			return wire.ToFileInfo(msg.GetInfo()), nil, false
+			return wire.ToFileInfo(msg.GetInfo()), false, nil
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return workspace.FileInfo{}, r.h.p.fault(inst, r.op, "the plugin ended the file before its beginning"), false
+		return workspace.FileInfo{}, false, r.h.p.fault(inst, r.op, "the plugin ended the file before its beginning")
 	}
-	err, died = r.h.p.failure(r.ctx, r.callCtx, inst, r.op, err)
-	return workspace.FileInfo{}, err, died
+	died, err = r.h.p.failure(r.ctx, r.callCtx, inst, r.op, err)
+	return workspace.FileInfo{}, died, err
 }
 
 // hangUp ends the stream and lets go of the plugin.
@@ -167,7 +167,7 @@ func (r *reader) receive() {
 	case errors.Is(err, io.EOF):
 		r.end(r.h.p.fault(inst, r.op, "the plugin ended the file before its end"))
 	case err != nil:
-		fault, died := r.h.p.failure(r.ctx, r.callCtx, inst, r.op, err)
+		died, fault := r.h.p.failure(r.ctx, r.callCtx, inst, r.op, err)
 		if died && r.resume(fault) {
 			return
 		}
@@ -208,7 +208,7 @@ func (r *reader) resume(fault error) bool {
 		r.end(io.EOF) // nothing is missing but the word for it
 		return true
 	}
-	info, err, _ := r.start()
+	info, _, err := r.start()
 	switch {
 	case err != nil:
 		r.end(errors.Join(pathError("read", r.file, err), fault))

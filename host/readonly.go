@@ -26,6 +26,7 @@ func changing() []workspace.Feature {
 	}
 }
 
+// Features leaves out what is refused.
 func (w readOnly) Features(ctx context.Context) (workspace.Features, error) {
 	features, err := w.Workspace.Features(ctx)
 	features = maps.Clone(features)
@@ -39,38 +40,54 @@ func refused(op, path string) error {
 	return &fs.PathError{Op: op, Path: path, Err: workspace.ErrReadOnly}
 }
 
+// Run is refused.
 func (w readOnly) Run(context.Context, workspace.Command) (*workspace.Result, error) {
 	return nil, fmt.Errorf("run: %w", workspace.ErrReadOnly)
 }
 
+// Start is refused.
 func (w readOnly) Start(context.Context, workspace.Command) (workspace.Process, error) {
 	return nil, fmt.Errorf("run: %w", workspace.ErrReadOnly)
 }
 
+// Create is refused.
 func (w readOnly) Create(_ context.Context, path string, _ workspace.WriteOptions) (workspace.FileWriter, error) {
 	return nil, refused("create", path)
 }
+
+// WriteFile is refused.
 func (w readOnly) WriteFile(_ context.Context, path string, _ []byte) error {
 	return refused("write", path)
 }
-func (w readOnly) MkdirAll(_ context.Context, path string) error  { return refused("mkdir", path) }
-func (w readOnly) Remove(_ context.Context, path string) error    { return refused("remove", path) }
+
+// MkdirAll is refused.
+func (w readOnly) MkdirAll(_ context.Context, path string) error { return refused("mkdir", path) }
+
+// Remove is refused.
+func (w readOnly) Remove(_ context.Context, path string) error { return refused("remove", path) }
+
+// RemoveAll is refused.
 func (w readOnly) RemoveAll(_ context.Context, path string) error { return refused("remove", path) }
 
+// Rename is refused.
 func (w readOnly) Rename(_ context.Context, from, to string) error {
 	return &os.LinkError{Op: "rename", Old: from, New: to, Err: workspace.ErrReadOnly}
 }
 
+// Symlink is refused.
 func (w readOnly) Symlink(_ context.Context, target, path string) error {
 	return &os.LinkError{Op: "symlink", Old: target, New: path, Err: workspace.ErrReadOnly}
 }
 
+// Chmod is refused.
 func (w readOnly) Chmod(_ context.Context, path string, _ fs.FileMode) error {
 	return refused("chmod", path)
 }
 
+// Chtimes is refused.
 func (w readOnly) Chtimes(_ context.Context, path string, _ time.Time) error {
 	return refused("chtimes", path)
 }
 
+// FS reads through the wrapper.
 func (w readOnly) FS(ctx context.Context) fs.FS { return workspace.NewFS(ctx, w) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -641,7 +642,7 @@ func TestC10_ManyRunsAtOnce(t *testing.T) {
 	for i := range 50 {
 		wg.Go(func() {
 			cmd := command()
-			input := strings.Repeat(fmt.Sprint(i), 1000)
+			input := strings.Repeat(strconv.Itoa(i), 1000)
 			cmd.Stdin = strings.NewReader(input)
 			if res, err := ws.Run(t.Context(), cmd); err != nil || string(res.Stdout) != input {
 				t.Errorf("run %d: %v", i, err)

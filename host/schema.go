@@ -65,6 +65,7 @@ func compileSchema(text []byte) (*schema, error) {
 // noLoader keeps a plugin's schema from having the host read files or fetch.
 type noLoader struct{}
 
+// Load refuses.
 func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("a schema may refer to nothing but itself")
 }

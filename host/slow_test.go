@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/berth-dev/berth/plugin/sdk"
@@ -39,7 +40,7 @@ type slowProvider struct{ config slowConfig }
 func (p *slowProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Workspace, error) {
 	dir := filepath.Join(p.config.Root, req.Key())
 	for step := range slowSteps {
-		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprint(step)), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, strconv.Itoa(step)), 0o755); err != nil {
 			return nil, err
 		}
 		select {

@@ -36,7 +36,7 @@ func (p *provider) list(ctx context.Context, opts workspace.ListOptions) iter.Se
 	return func(yield func(workspace.Info, error) bool) {
 		seen := make(map[string]bool)
 		for retried := false; ; retried = true {
-			err, died, more := p.listOnce(ctx, opts, seen, yield)
+			died, more, err := p.listOnce(ctx, opts, seen, yield)
 			switch {
 			case !more || err == nil:
 				return
@@ -48,11 +48,11 @@ func (p *provider) list(ctx context.Context, opts workspace.ListOptions) iter.Se
 	}
 }
 
-func (p *provider) listOnce(ctx context.Context, opts workspace.ListOptions, seen map[string]bool, yield func(workspace.Info, error) bool) (_ error, died, more bool) { //nolint:revive // the flags say what to do about the error
+func (p *provider) listOnce(ctx context.Context, opts workspace.ListOptions, seen map[string]bool, yield func(workspace.Info, error) bool) (died, more bool, _ error) {
 	op := operation{name: "list", on: "provider " + p.name}
 	inst, err := p.acquire(ctx)
 	if err != nil {
-		return op.wrap(err), false, true
+		return false, true, op.wrap(err)
 	}
 	defer inst.Release()
 	callCtx, watch := watched(ctx, p.host.deadlines.Idle)
@@ -73,19 +73,19 @@ func (p *provider) listOnce(ctx context.Context, opts workspace.ListOptions, see
 			State: msg.GetState(), Details: msg.GetDetails(),
 		}
 		if err := info.Ref.Validate(); err != nil {
-			return p.fault(inst, op, fmt.Sprintf("the plugin listed an id that is none: %v", err)), false, true
+			return false, true, p.fault(inst, op, fmt.Sprintf("the plugin listed an id that is none: %v", err))
 		}
 		if seen[msg.GetId()] {
 			continue
 		}
 		seen[msg.GetId()] = true
 		if !yield(info, nil) {
-			return nil, false, false
+			return false, false, nil
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return nil, false, true
+		return false, true, nil
 	}
-	err, died = p.failure(ctx, callCtx, inst, op, err)
-	return err, died, true
+	died, err = p.failure(ctx, callCtx, inst, op, err)
+	return died, true, err
 }

@@ -70,7 +70,7 @@ func (h *handle) Create(ctx context.Context, file string, opts workspace.WriteOp
 	w.callCtx, w.watch = watched(w.ctx, h.p.host.deadlines.Idle)
 	w.watch.begin()
 	defer w.watch.pause()
-	if w.stream, err = inst.Client().WriteFile(w.callCtx); err == nil {
+	if w.stream, err = inst.Client().WriteFile(w.callCtx); err == nil { //nolint:contextcheck // made of ctx
 		err = w.stream.Send(&berthv1.WriteFileRequest{Message: &berthv1.WriteFileRequest_Start{Start: start}})
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (h *handle) Create(ctx context.Context, file string, opts workspace.WriteOp
 		return nil, err
 	}
 	// One that nobody closes holds its plugin no longer than its context.
-	context.AfterFunc(w.ctx, w.expire)
+	context.AfterFunc(w.ctx, w.expire) //nolint:contextcheck // it is the writer's own
 	return w, nil
 }
 
@@ -170,7 +170,7 @@ func (w *writer) fail(err error) error {
 			return w.err
 		}
 	}
-	fault, _ := w.h.p.failure(w.ctx, w.callCtx, w.held.inst, w.op, err)
+	_, fault := w.h.p.failure(w.ctx, w.callCtx, w.held.inst, w.op, err)
 	w.finish(pathError("write", w.file, fault))
 	return w.err
 }

@@ -29,6 +29,7 @@ type fakeWorkspace struct {
 
 var _ workspace.Workspace = (*fakeWorkspace)(nil)
 
+// Ref is part of [workspace.Workspace].
 func (w *fakeWorkspace) Ref() (workspace.Ref, bool) {
 	w.fake.mu.Lock()
 	defer w.fake.mu.Unlock()
@@ -42,11 +43,13 @@ func (w *fakeWorkspace) open(ctx context.Context) (*files, error) {
 	return w.fake.open(w)
 }
 
+// WorkingDir is part of [workspace.Workspace].
 func (w *fakeWorkspace) WorkingDir(ctx context.Context) (string, error) {
 	_, err := w.open(ctx)
 	return workDir, err
 }
 
+// Features is part of [workspace.Workspace].
 func (w *fakeWorkspace) Features(ctx context.Context) (workspace.Features, error) {
 	_, err := w.open(ctx)
 	return workspace.Features{
@@ -55,6 +58,7 @@ func (w *fakeWorkspace) Features(ctx context.Context) (workspace.Features, error
 	}, err
 }
 
+// FS is part of [workspace.Workspace].
 func (w *fakeWorkspace) FS(ctx context.Context) fs.FS { return workspace.NewFS(ctx, w) }
 
 // Run starts a scripted command and waits for it.
@@ -139,8 +143,10 @@ func numbers() map[workspace.Signal]int {
 	}
 }
 
+// ID is part of [workspace.Process].
 func (p *process) ID() string { return p.id }
 
+// Signal is part of [workspace.Process].
 func (p *process) Signal(_ context.Context, sig workspace.Signal) error {
 	if numbers()[sig] == 0 {
 		return fmt.Errorf("signal %q: %w", sig, workspace.ErrInvalid)
@@ -148,12 +154,16 @@ func (p *process) Signal(_ context.Context, sig workspace.Signal) error {
 	select {
 	case <-p.done:
 		return os.ErrProcessDone
+	default:
+	}
+	select {
 	case p.signalled <- sig:
 	default: // one is enough to end it
 	}
 	return nil
 }
 
+// Wait is part of [workspace.Process].
 func (p *process) Wait() (*workspace.Result, error) {
 	<-p.done
 	return p.result, p.err
@@ -176,29 +186,35 @@ func (w *fakeWorkspace) file(ctx context.Context, op, name string, do func(f *fi
 	return nil
 }
 
+// Stat is part of [workspace.Workspace].
 func (w *fakeWorkspace) Stat(ctx context.Context, name string) (info workspace.FileInfo, err error) {
 	err = w.file(ctx, "stat", name, func(f *files, at string) (err error) { info, err = f.stat(at); return err })
 	return info, err
 }
 
+// Lstat is part of [workspace.Workspace].
 func (w *fakeWorkspace) Lstat(ctx context.Context, name string) (info workspace.FileInfo, err error) {
 	err = w.file(ctx, "lstat", name, func(f *files, at string) (err error) { info, err = f.stat(at); return err })
 	return info, err
 }
 
+// ReadDir is part of [workspace.Workspace].
 func (w *fakeWorkspace) ReadDir(ctx context.Context, name string) (infos []workspace.FileInfo, err error) {
 	err = w.file(ctx, "readdir", name, func(f *files, at string) (err error) { infos, err = f.readDir(at); return err })
 	return infos, err
 }
 
+// MkdirAll is part of [workspace.Workspace].
 func (w *fakeWorkspace) MkdirAll(ctx context.Context, name string) error {
 	return w.file(ctx, "mkdir", name, (*files).mkdirAll)
 }
 
+// Remove is part of [workspace.Workspace].
 func (w *fakeWorkspace) Remove(ctx context.Context, name string) error {
 	return w.file(ctx, "remove", name, (*files).remove)
 }
 
+// RemoveAll is part of [workspace.Workspace].
 func (w *fakeWorkspace) RemoveAll(ctx context.Context, name string) error {
 	if err := w.Remove(ctx, name); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -206,11 +222,13 @@ func (w *fakeWorkspace) RemoveAll(ctx context.Context, name string) error {
 	return nil
 }
 
+// RealPath is part of [workspace.Workspace].
 func (w *fakeWorkspace) RealPath(ctx context.Context, name string) (resolved string, err error) {
 	err = w.file(ctx, "realpath", name, func(_ *files, at string) error { resolved = at; return nil })
 	return resolved, err
 }
 
+// Rename is part of [workspace.Workspace].
 func (w *fakeWorkspace) Rename(ctx context.Context, from, to string) error {
 	if err := workspace.ValidatePath("rename", to); err != nil {
 		return err
@@ -227,22 +245,27 @@ func unsupported(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: errors.ErrUnsupported}
 }
 
+// Symlink is not supported.
 func (w *fakeWorkspace) Symlink(_ context.Context, _, name string) error {
 	return unsupported("symlink", name)
 }
 
+// Readlink is not supported.
 func (w *fakeWorkspace) Readlink(_ context.Context, name string) (string, error) {
 	return "", unsupported("readlink", name)
 }
 
+// Chmod is not supported.
 func (w *fakeWorkspace) Chmod(_ context.Context, name string, _ fs.FileMode) error {
 	return unsupported("chmod", name)
 }
 
+// Chtimes is not supported.
 func (w *fakeWorkspace) Chtimes(_ context.Context, name string, _ time.Time) error {
 	return unsupported("chtimes", name)
 }
 
+// ReadFile is part of [workspace.Workspace].
 func (w *fakeWorkspace) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	r, err := w.Open(ctx, name, workspace.ReadOptions{})
 	if err != nil {
@@ -252,6 +275,7 @@ func (w *fakeWorkspace) ReadFile(ctx context.Context, name string) ([]byte, erro
 	return io.ReadAll(r)
 }
 
+// WriteFile is part of [workspace.Workspace].
 func (w *fakeWorkspace) WriteFile(ctx context.Context, name string, data []byte) error {
 	fw, err := w.Create(ctx, name, workspace.WriteOptions{})
 	if err != nil {
@@ -263,6 +287,7 @@ func (w *fakeWorkspace) WriteFile(ctx context.Context, name string, data []byte)
 	return fw.Close()
 }
 
+// Open is part of [workspace.Workspace].
 func (w *fakeWorkspace) Open(ctx context.Context, name string, opts workspace.ReadOptions) (workspace.FileReader, error) {
 	r := &reader{name: name}
 	err := w.file(ctx, "open", name, func(f *files, at string) error {
@@ -296,6 +321,7 @@ type reader struct {
 	closed bool
 }
 
+// Info is part of [workspace.FileReader].
 func (r *reader) Info() workspace.FileInfo { return r.info }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -307,6 +333,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return r.data.Read(p)
 }
 
+// Close is part of [workspace.FileReader].
 func (r *reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -314,6 +341,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
+// Create is part of [workspace.Workspace].
 func (w *fakeWorkspace) Create(ctx context.Context, name string, opts workspace.WriteOptions) (workspace.FileWriter, error) {
 	if opts.Append {
 		return nil, unsupported("create", name)
@@ -353,6 +381,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Close puts the file there.
 func (w *writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -363,6 +392,7 @@ func (w *writer) Close() error {
 	return w.err
 }
 
+// Abort puts nothing there.
 func (w *writer) Abort() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

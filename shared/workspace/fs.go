@@ -141,11 +141,20 @@ func named(info FileInfo, name string) fs.FileInfo {
 // fileInfo is a FileInfo as io/fs has it.
 type fileInfo struct{ info FileInfo }
 
-func (i fileInfo) Name() string       { return i.info.Name }
-func (i fileInfo) Size() int64        { return i.info.Size }
-func (i fileInfo) Mode() fs.FileMode  { return i.info.Mode }
+// Name is part of [fs.FileInfo].
+func (i fileInfo) Name() string { return i.info.Name }
+
+// Size is part of [fs.FileInfo].
+func (i fileInfo) Size() int64 { return i.info.Size }
+
+// Mode is part of [fs.FileInfo].
+func (i fileInfo) Mode() fs.FileMode { return i.info.Mode }
+
+// ModTime is part of [fs.FileInfo].
 func (i fileInfo) ModTime() time.Time { return i.info.ModTime }
-func (i fileInfo) IsDir() bool        { return i.info.IsDir() }
+
+// IsDir is part of [fs.FileInfo].
+func (i fileInfo) IsDir() bool { return i.info.IsDir() }
 
 // Sys returns the [FileInfo].
 func (i fileInfo) Sys() any { return i.info }
@@ -159,9 +168,13 @@ type dirEntry struct {
 	info FileInfo
 }
 
+// Name is part of [fs.DirEntry].
 func (e dirEntry) Name() string { return e.info.Name }
-func (e dirEntry) IsDir() bool  { return !e.info.Link && e.info.IsDir() }
 
+// IsDir is part of [fs.DirEntry].
+func (e dirEntry) IsDir() bool { return !e.info.Link && e.info.IsDir() }
+
+// Type is part of [fs.DirEntry].
 func (e dirEntry) Type() fs.FileMode {
 	if e.info.Link {
 		return fs.ModeSymlink
@@ -193,12 +206,14 @@ type openDir struct {
 
 var _ fs.ReadDirFile = (*openDir)(nil)
 
+// Stat is part of [fs.ReadDirFile].
 func (d *openDir) Stat() (fs.FileInfo, error) { return d.info, nil }
 
 func (d *openDir) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: d.name, Err: syscall.EISDIR}
 }
 
+// Close is part of [fs.ReadDirFile].
 func (d *openDir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,6 +221,7 @@ func (d *openDir) Close() error {
 	return nil
 }
 
+// ReadDir is part of [fs.ReadDirFile].
 func (d *openDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -249,6 +265,7 @@ var (
 	_ io.ReaderAt   = (*openFile)(nil)
 )
 
+// Stat is part of [fs.File].
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
 func (f *openFile) Read(p []byte) (int, error) {
@@ -285,6 +302,7 @@ func (f *openFile) openAt(offset, length int64) (FileReader, error) {
 	return r, nil
 }
 
+// Seek opens nothing by itself: the next read does.
 func (f *openFile) Seek(offset int64, whence int) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -340,6 +358,7 @@ func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
+// Close ends the stream.
 func (f *openFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
