@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/plugin/sdk"
 	"github.com/berth-dev/berth/plugins/state"
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -177,14 +178,42 @@ func pluginDir(t testing.TB) string {
 // stateBed returns options for plugins/state: files only.
 func stateBed(t testing.TB, store string) Options {
 	t.Helper()
+	const notes, others = "notes", "others"
 	open := func(t testing.TB) *host.Host {
-		return newHost(t, host.Config{Providers: map[string]host.Provider{
-			"notes": {InProcess: state.Plugin("test"), Config: map[string]any{"store": store}},
-		}})
+		p := host.Provider{InProcess: state.Plugin("test"), Config: map[string]any{"store": store}}
+		return newHost(t, host.Config{Providers: map[string]host.Provider{notes: p, others: p}})
 	}
-	opts := Options{Host: open(t), Provider: "notes", Started: started}
+	h := open(t)
+	create := func(t testing.TB, provider string, opt workspace.Option) {
+		t.Helper()
+		ws, err := h.Workspace(provider, opt)
+		if err == nil {
+			_, err = ws.WorkingDir(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts := Options{
+		Host: h, Provider: notes, Started: started,
+		Replace: func(t testing.TB, ref workspace.Ref) {
+			if err := h.Destroy(t.Context(), ref); err != nil {
+				t.Fatal(err)
+			}
+			create(t, notes, workspace.WithToken(ref.ID))
+		},
+	}
 	if store != "memory" {
 		opts.OtherHost = func(t testing.TB) workspace.Host { return open(t) }
+		// A provider of another name that shares the file.
+		opts.Elsewhere = func(t testing.TB) (string, workspace.Ref) {
+			name := newName()
+			create(t, others, workspace.WithName(name))
+			return name, workspace.Ref{Provider: notes, ID: name}
+		}
+	} else {
+		const reason = "workspaces end with the plugin's process"
+		opts.Deviations = []sdk.Deviation{{Rule: "L6", Reason: reason}, {Rule: "B3", Reason: reason}}
 	}
 	return opts
 }

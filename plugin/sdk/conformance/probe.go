@@ -26,7 +26,7 @@ const (
 // path: to bake it into an image, or to build it once for several runs.
 func BuildProbe(ctx context.Context, dir, goos, goarch string) (string, error) {
 	out := filepath.Join(dir, probeName)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, probePackage) //nolint:gosec // our own package
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, probePackage) //nolint:gosec // our own package
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
 	// The caller's module has this one among its own, or is it.
 	if _, file, _, ok := runtime.Caller(0); ok {
