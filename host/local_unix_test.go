@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/berth-dev/berth/host"
@@ -55,6 +57,57 @@ func TestLocal_CommandsAndFiles(t *testing.T) {
 	}
 	if res, err := ws.Run(ctx, workspace.Command{Args: []string{"no-such-program"}}); err != nil || res.ExitCode != workspace.ExitNotFound {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestLocal_AnyBytes(t *testing.T) {
+	_, ws := newLocal(t)
+	ctx := t.Context()
+	for _, name := range []string{"a\xffb", "-rf", "with\nnewline", "$(id)", " "} {
+		if err := ws.WriteFile(ctx, name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		res, err := ws.Run(ctx, workspace.Command{Args: []string{"/bin/sh", "-c", `cat -- "$1"; printf %s "$V"`, "sh", name}, Env: map[string]string{"V": name}})
+		if err != nil || string(res.Stdout) != name+name {
+			t.Errorf("%q: %+v, %v", name, res, err)
+		}
+		if err := ws.Symlink(ctx, name, "to "+name); err != nil {
+			t.Error(err)
+		}
+		if target, err := ws.Readlink(ctx, "to "+name); err != nil || target != name {
+			t.Errorf("%q: %q, %v", name, target, err)
+		}
+		if _, err := ws.Stat(ctx, name+"/none"); !errors.Is(err, syscall.ENOTDIR) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	infos, err := ws.ReadDir(ctx, ".")
+	if err != nil || len(infos) != 10 {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}
+
+func TestLocal_FS(t *testing.T) {
+	_, ws := newLocal(t)
+	ctx := t.Context()
+	if _, err := ws.Run(ctx, workspace.Command{Script: `mkdir -p dir/sub; echo a > a.txt; echo b > dir/sub/b; ln -s ../dir dir/one; ln -s . dir/two; ln -s nowhere dangling`}); err != nil {
+		t.Fatal(err)
+	}
+	walked := 0
+	err := fs.WalkDir(ws.FS(ctx), ".", func(_ string, d fs.DirEntry, err error) error {
+		if walked++; walked > 100 {
+			return errors.New("the walk does not end")
+		}
+		return err
+	})
+	if err != nil || walked != 8 {
+		t.Errorf("%d entries, %v", walked, err)
+	}
+	if err := ws.RemoveAll(ctx, "dangling"); err != nil {
+		t.Error(err)
+	}
+	if err := fstest.TestFS(ws.FS(ctx), "a.txt", "dir/sub/b", "dir/one"); err != nil {
+		t.Error(err)
 	}
 }
 

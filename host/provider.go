@@ -167,8 +167,11 @@ func (p *provider) conventional(bin catalog.Binary) bool {
 	if p.config.ConventionalEnv != nil {
 		return *p.config.ConventionalEnv
 	}
-	own := executableDir()
-	return own != "" && bin.Path != "" && filepath.Dir(bin.Path) == own
+	own, folder := executableDir(), filepath.Dir(bin.Path)
+	if resolved, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = resolved
+	}
+	return own != "" && bin.Path != "" && folder == own
 }
 
 // acquire starts the plugin if need be. The instance is released once.

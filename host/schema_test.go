@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -174,6 +175,23 @@ func TestSecretsAreFound(t *testing.T) {
 	}
 	if got := redactor([]string{"key", "key-long", "abc"}).Replace("key-long key abc"); got != "[redacted] key abc" {
 		t.Error(got)
+	}
+}
+
+func TestConventionalVariablesGoToWhatWasInstalledWithThisProgram(t *testing.T) {
+	yes, no := true, false
+	beside, elsewhere := filepath.Join(executableDir(), "berth-provider-x"), filepath.Join(t.TempDir(), "berth-provider-x")
+	for _, test := range []struct {
+		path string
+		set  *bool
+		want bool
+	}{
+		{beside, nil, true}, {beside, &no, false}, {elsewhere, nil, false}, {elsewhere, &yes, true}, {"", nil, false},
+	} {
+		p := &provider{config: Provider{ConventionalEnv: test.set}}
+		if got := p.conventional(catalog.Binary{Path: test.path}); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
 	}
 }
 

@@ -2,7 +2,10 @@ package host_test
 
 import (
 	"errors"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/fstest"
 
@@ -60,6 +63,51 @@ func TestFS_PassesTheStandardLibrarysTest(t *testing.T) {
 	}
 	if matches, err := fs.Glob(fsys, "*.txt"); err != nil || len(matches) != 1 {
 		t.Errorf("*.txt: %q, %v", matches, err)
+	}
+}
+
+func TestFS_ServesHTTPWithRanges(t *testing.T) {
+	ws := newState(t)
+	ctx := t.Context()
+	if err := ws.WriteFile(ctx, "a.txt", []byte("0123456789")); err != nil {
+		t.Fatal(err)
+	}
+	handler := http.FileServerFS(ws.FS(ctx))
+	for header, want := range map[string]string{"": "0123456789", "bytes=3-5": "345", "bytes=-2": "89"} {
+		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/a.txt", nil)
+		if header != "" {
+			req.Header.Set("Range", header)
+		}
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, req)
+		if got := rec.Body.String(); got != want {
+			t.Errorf("%s: %d %q", header, rec.Code, got)
+		}
+	}
+}
+
+func TestFS_AFileThatChangedCannotBeSoughtIn(t *testing.T) {
+	ws := newState(t)
+	ctx := t.Context()
+	if err := ws.WriteFile(ctx, "f", []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ws.FS(ctx).Open("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := ws.WriteFile(ctx, "f", []byte("newer")); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(f); err != nil || string(data) != "old" {
+		t.Errorf("as it was opened: %q, %v", data, err)
+	}
+	if _, err := f.(io.Seeker).Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(f); err == nil {
+		t.Errorf("two files were read as one: %q", data)
 	}
 }
 
