@@ -247,7 +247,10 @@ func (p *Process) awaitStart(ctx context.Context, cfg Config, connected <-chan e
 		case <-timeout.C:
 			return errStartTimeout
 		case <-slow.C:
-			cfg.Logger.Warn("plugin is slow to start", "path", cfg.Path, "pid", p.PID(), "waiting_for", p.waitingFor())
+			p.pump.put(record{ // which never blocks, as the logger could
+				level: hclog.Warn, message: "plugin is slow to start",
+				args: []any{"path", cfg.Path, "pid", p.PID(), "waiting_for", p.waitingFor()},
+			})
 		}
 	}
 }

@@ -29,9 +29,9 @@ type plugin struct {
 
 func (p *plugin) alive() bool { return !p.ended && !exited(p.backend.Exited()) }
 
-// runStart owns one start.
+// runStart owns one start. It logs last and without the lock: a logger that
+// blocks holds up nobody.
 func (s *Supervisor) runStart(at *attempt) {
-	defer s.work.Done()
 	s.mu.Lock()
 	s.update(func(st *Status) { st.State = Starting })
 	s.mu.Unlock()
@@ -41,9 +41,19 @@ func (s *Supervisor) runStart(at *attempt) {
 	}
 	began := time.Now()
 	p, err := s.launch(timeout)
+	s.finishStart(at, p, err)
+	if err != nil {
+		s.logger.Warn("plugin did not start", "error", err)
+		return
+	}
+	s.logger.Debug("plugin started", "pid", p.backend.PID(), "path", p.binary.Path, "version", p.describe.GetVersion(), "took", time.Since(began))
+}
 
+// finishStart tells all who wait what became of the start.
+func (s *Supervisor) finishStart(at *attempt, p *plugin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer close(at.done)
 	s.start = nil
 	at.err = err
 	switch {
@@ -53,7 +63,6 @@ func (s *Supervisor) runStart(at *attempt) {
 		s.backoff.died(time.Now(), 0)
 		s.lastErr = err
 		s.update(func(st *Status) { st.State, st.PID, st.LastError = Failed, 0, err })
-		s.logger.Warn("plugin did not start", "error", err)
 	default:
 		s.running = p
 		s.starts++
@@ -66,11 +75,8 @@ func (s *Supervisor) runStart(at *attempt) {
 			st.Started = p.started
 			st.Restarts = s.starts - 1
 		})
-		s.logger.Debug("plugin started", "pid", p.backend.PID(), "path", p.binary.Path, "version", p.describe.GetVersion(), "took", time.Since(began))
-		s.work.Add(1)
-		go s.watch(p)
+		s.work.Go(func() { s.watch(p) })
 	}
-	close(at.done)
 }
 
 var errStartTimeout = errors.New("start timeout")

@@ -166,10 +166,10 @@ func (s *Supervisor) join() (*Instance, *attempt, time.Duration, error) {
 	if wait := s.backoff.wait(time.Now()); wait > 0 {
 		return nil, nil, wait, nil
 	}
-	s.start = &attempt{done: make(chan struct{})}
-	s.work.Add(1)
-	go s.runStart(s.start)
-	return nil, s.start, 0, nil
+	at := &attempt{done: make(chan struct{})}
+	s.start = at
+	s.work.Go(func() { s.runStart(at) })
+	return nil, at, 0, nil
 }
 
 // waitBackoff waits before the next start of a plugin that keeps dying.

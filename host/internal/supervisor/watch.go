@@ -8,7 +8,6 @@ import (
 
 // watch owns a running plugin until it has ended and nobody has it any more.
 func (s *Supervisor) watch(p *plugin) {
-	defer s.work.Done()
 	if p.binary.Path != "" {
 		s.work.Go(func() { _, _ = p.binary.Digest() }) // for Status
 	}
@@ -30,15 +29,6 @@ func (s *Supervisor) watch(p *plugin) {
 
 // noteEnd tells everyone that the plugin is gone.
 func (s *Supervisor) noteEnd(p *plugin) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.ended = true
-	if p.refs == 0 {
-		close(p.free)
-	}
-	if s.closed {
-		return
-	}
 	why := "the plugin ended by itself"
 	if reason := p.backend.Reason(); reason != "" {
 		why = "the host ended the plugin: " + reason
@@ -47,12 +37,23 @@ func (s *Supervisor) noteEnd(p *plugin) {
 		Provider: s.cfg.Provider, Op: "serve", PID: p.backend.PID(),
 		ExitStatus: p.backend.ExitStatus(), Stderr: p.backend.Stderr(), Reason: why,
 	}
-	s.backoff.died(time.Now(), time.Since(p.started))
-	s.lastErr = err
-	s.update(func(st *Status) {
-		st.State, st.PID, st.Started, st.LastError = Failed, 0, time.Time{}, err
-	})
-	s.logger.Warn("plugin ended", "pid", err.PID, "status", err.ExitStatus, "reason", why, "calls", p.refs)
+	s.mu.Lock()
+	closed, calls := s.closed, p.refs
+	p.ended = true
+	if p.refs == 0 {
+		close(p.free)
+	}
+	if !closed {
+		s.backoff.died(time.Now(), time.Since(p.started))
+		s.lastErr = err
+		s.update(func(st *Status) {
+			st.State, st.PID, st.Started, st.LastError = Failed, 0, time.Time{}, err
+		})
+	}
+	s.mu.Unlock()
+	if !closed {
+		s.logger.Warn("plugin ended", "pid", err.PID, "status", err.ExitStatus, "reason", why, "calls", calls)
+	}
 }
 
 // awaitReleased waits until no caller has the plugin any more, so that their
