@@ -20,6 +20,7 @@ type cache struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	flights map[string]*flight
+	closing tasks // workspaces that are being closed
 }
 
 // entry is one attached workspace. It is closed when it has been forgotten and
@@ -276,7 +277,9 @@ func (c *cache) discard(unused ...*entry) {
 		if !ok {
 			continue
 		}
+		closed := c.closing.begin()
 		c.server.goSafely("closing a workspace", func() {
+			defer closed()
 			if err := closer.Close(); err != nil {
 				c.server.logger.Warn("closing a workspace", "workspace", e.id, "error", c.server.redactor.text(err.Error()))
 			}

@@ -90,7 +90,11 @@ func TestWaiterThatIsCancelledLeavesAtOnce(t *testing.T) {
 		<-begin // whatever its context says
 		return ws, nil
 	}
-	client := serveProvider(t, provider)
+	s := newServer(pluginOf(provider).definition(), hclogNull(), &redactor{})
+	if _, err := s.Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	client := connectServer(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -98,6 +102,12 @@ func TestWaiterThatIsCancelledLeavesAtOnce(t *testing.T) {
 		first <- err
 	}()
 	go func() { second <- statKey(t, client, key("ws")) }()
+	eventually(t, "both wait", func() bool {
+		s.cache.mu.Lock()
+		defer s.cache.mu.Unlock()
+		f := s.cache.flights["ws"]
+		return f != nil && f.waiters == 2
+	})
 	cancel()
 	if code := status.Code(<-first); code != codes.Canceled {
 		t.Errorf("the cancelled one got %v", code)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
@@ -25,13 +23,6 @@ import (
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
-
-func TestMain(m *testing.M) {
-	if os.Getenv(pluginTestEnv) != "" {
-		servePluginForTest()
-	}
-	goleak.VerifyTestMain(m)
-}
 
 const testTimeout = 30 * time.Second // far beyond what any call here takes
 

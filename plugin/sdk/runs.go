@@ -125,6 +125,9 @@ func (g *registry) drop(id string) {
 	}
 }
 
+// stopAllWait is what stopAll gives to the killing, after the grace.
+const stopAllWait = 250 * time.Millisecond
+
 // stopAll stops every run, lets no other one begin, and waits for those that
 // stop in time.
 func (g *registry) stopAll(grace time.Duration) {
@@ -140,7 +143,7 @@ func (g *registry) stopAll(grace time.Duration) {
 	for _, r := range active {
 		r.stop(stopCause{err: stoppedBy(errClosing), grace: grace})
 	}
-	timer := time.NewTimer(grace + closeWait)
+	timer := time.NewTimer(grace + stopAllWait)
 	defer timer.Stop()
 	for _, r := range active {
 		select {

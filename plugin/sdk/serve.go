@@ -26,6 +26,8 @@ const (
 	// lifelineWait ends the process whatever hangs: contract B4 gives two
 	// seconds from the host's end.
 	lifelineWait = 1500 * time.Millisecond
+	// flushWait is for answers that are given but not yet sent.
+	flushWait = 250 * time.Millisecond
 	// stopServingWait is for go-plugin's own end, which removes the socket.
 	stopServingWait = time.Second
 )
@@ -106,13 +108,7 @@ func serve(def definition) (status int) {
 			s.calls.wait(terminateWait)
 			s.close(closeStopGrace)
 		}
-		if server := p.grpcServer(); server != nil {
-			server.Stop()
-		}
-		select {
-		case <-served:
-		case <-time.After(stopServingWait):
-		}
+		p.stop(served)
 		return 0
 	}
 }
@@ -162,6 +158,27 @@ func (p *goPlugin) grpcServer() *grpc.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.grpc
+}
+
+// stop ends the server, which ends go-plugin's Serve. It ends gracefully first:
+// a host that reads go-plugin's own streams never lets that finish, but the
+// answers are out by then.
+func (p *goPlugin) stop(served <-chan struct{}) {
+	server := p.grpcServer()
+	if server == nil {
+		return
+	}
+	go server.GracefulStop() // ended by Stop
+	select {
+	case <-served:
+		return
+	case <-time.After(flushWait):
+	}
+	server.Stop()
+	select {
+	case <-served:
+	case <-time.After(stopServingWait):
+	}
 }
 
 // takeOver undoes, before the first call, what go-plugin did to this process

@@ -209,6 +209,7 @@ func (s *server) close(grace time.Duration) {
 	s.end()
 	s.runs.stopAll(grace)
 	s.cache.forgetAll()
+	s.cache.closing.wait(workspaceCloseWait)
 	s.mu.Lock()
 	state := s.state
 	s.state = nil
@@ -225,8 +226,15 @@ func (s *server) close(grace time.Duration) {
 	}
 }
 
-// closeWait is how long close waits for a provider's calls to come back.
-const closeWait = 500 * time.Millisecond
+const (
+	// workspaceCloseWait is how long the provider's own Close waits for those of
+	// its workspaces: it must come to its turn before contract B4's two seconds
+	// are over.
+	workspaceCloseWait = 500 * time.Millisecond
+	// closeWait is how long close waits for all that the provider still does: as
+	// long as go-plugin's host waits for the process to end.
+	closeWait = 2 * time.Second
+)
 
 // isNil also finds a nil pointer in an interface.
 func isNil(v any) bool {
