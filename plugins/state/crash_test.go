@@ -136,9 +136,10 @@ func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 	p := newProviderWith(t, Config{Store: "file:" + store}, "notes", burying)
 	d := create(t, p, "w")
 	next, acknowledged := 1, 0
+	var begun, done map[int]int
 	for run := range crashRuns {
 		cmd, lines := worker(t, fmt.Sprintf("load:%d", next), store)
-		begun, done := map[int]int{}, map[int]int{}
+		begun, done = map[int]int{}, map[int]int{}
 		// Killed after so many lines, each time at another point.
 		for n := 0; lines.Scan(); n++ {
 			var word string
@@ -184,6 +185,9 @@ func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 	eventually(t, "what the killed processes staged is reclaimed", func() bool {
 		return count(t, p, "SELECT (SELECT count(*) FROM staged) + (SELECT count(*) FROM garbage) + (SELECT count(*) FROM blobs WHERE id NOT IN (SELECT blob FROM extents))") == 0
 	})
+	for slot := range crashSlots { // and nothing else was
+		checkCrashed(t, d, slot, done[slot], begun[slot])
+	}
 	if orphans := count(t, p, "SELECT count(*) FROM extents WHERE content NOT IN (SELECT content FROM nodes)"); orphans != 0 {
 		t.Errorf("%d pieces belong to no file", orphans)
 	}

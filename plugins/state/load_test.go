@@ -73,6 +73,9 @@ func TestAStalledUploadDelaysNobody(t *testing.T) {
 	if info, err := other.Stat(t.Context(), "/big"); err != nil || info.Size != size {
 		t.Fatalf("published: %+v, %v", info, err)
 	}
+	if n := count(t, a, "SELECT count(*) FROM staged"); n != 0 {
+		t.Errorf("%d uploads still count as staged", n) // and would be reclaimed with their session
+	}
 	eventually(t, "the aborted upload is reclaimed", func() bool {
 		return count(t, a, "SELECT count(*) FROM blobs WHERE id NOT IN (SELECT blob FROM extents WHERE content IN (SELECT content FROM nodes))") == 0
 	})
