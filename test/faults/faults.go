@@ -28,6 +28,7 @@ const (
 	OtherVersion = "other-version" // speaks protocol 99
 	Elsewhere    = "elsewhere"     // listens outside of the folder that it was given
 	CloseStdout  = "close-stdout"  // closes its stdout and lives on
+	LateExit     = "late-exit"     // closes its stdout and exits 9 a moment later
 	NoServer     = "no-server"     // a handshake, and garbage on the socket
 	FrozenStart  = "frozen-start"  // a handshake, then SIGSTOP
 	Nonsense     = "nonsense"      // a server whose every answer is garbage
@@ -54,7 +55,7 @@ func Build(dir string) (Plugins, error) {
 	}
 	for _, name := range []string{
 		Good, Slow, Silent, Exit7, Exit0, Garbage, PrintFirst, PanicInit, OtherVersion, Elsewhere,
-		CloseStdout, NoServer, FrozenStart, Nonsense, DieDescribe, HangDescribe, Lifeline, Refuses,
+		CloseStdout, LateExit, NoServer, FrozenStart, Nonsense, DieDescribe, HangDescribe, Lifeline, Refuses,
 	} {
 		if err := os.Link(binary, p.Path(name)); err != nil {
 			return Plugins{}, err

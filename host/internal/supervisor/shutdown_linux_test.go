@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/test/faults"
 )
 
@@ -149,5 +152,59 @@ func TestReleaseCountsOnce(t *testing.T) {
 	two.Release()
 	if got := s.Status().Calls; got != 0 {
 		t.Errorf("%d calls in flight", got)
+	}
+}
+
+// A shutdown at any moment of a start leaves no process.
+func TestShutdownRacesTheStart(t *testing.T) {
+	for i := range 50 {
+		s := New(testConfig(t, faults.Good))
+		var caller sync.WaitGroup
+		caller.Go(func() {
+			inst, err := s.Acquire(t.Context())
+			if err != nil {
+				if !errors.Is(err, fs.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+			inst.Release()
+		})
+		<-time.After(time.Duration(i) * 400 * time.Microsecond) // the moment is what varies
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		caller.Wait()
+		if left := running(t, plugins.Path(faults.Good)); len(left) > 0 {
+			t.Fatalf("round %d left running: %v", i, left)
+		}
+	}
+}
+
+// A start that succeeds in spite of the shutdown is ended by it.
+func TestShutdownAwaitsAStartThatSucceeds(t *testing.T) {
+	cfg := testConfig(t, faults.Good)
+	asked := make(chan struct{})
+	var s *Supervisor
+	cfg.Configure = func(context.Context, catalog.Binary, *berthv1.DescribeResponse) (*berthv1.ConfigureRequest, error) {
+		close(asked)
+		<-s.ctx.Done()
+		return nil, nil // nothing to configure: no call that could still fail
+	}
+	s = New(cfg)
+	acquired := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(t.Context())
+		acquired <- err
+	}()
+	<-asked
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-acquired; !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("the caller got %v", err)
+	}
+	if left := running(t, plugins.Path(faults.Good)); len(left) > 0 {
+		t.Errorf("left running: %v", left)
 	}
 }

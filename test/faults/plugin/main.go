@@ -54,6 +54,10 @@ func main() {
 	case faults.CloseStdout:
 		_ = os.Stdout.Close()
 		time.Sleep(time.Hour)
+	case faults.LateExit:
+		_ = os.Stdout.Close()
+		time.Sleep(20 * time.Millisecond)
+		os.Exit(9)
 	case faults.NoServer, faults.FrozenStart:
 		fakeServer(how() == faults.FrozenStart)
 	case faults.Elsewhere:
