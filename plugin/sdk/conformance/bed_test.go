@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -145,10 +144,15 @@ func folderBed(t testing.TB, ownProcess bool) Options {
 func kill(t testing.TB, h *host.Host) {
 	t.Helper()
 	for _, p := range h.Providers() {
-		if p.PID != 0 {
-			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				t.Fatal(err)
-			}
+		if p.PID == 0 {
+			continue // it is being started again
+		}
+		process, err := os.FindProcess(p.PID)
+		if err == nil {
+			err = process.Kill()
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
 		}
 	}
 }

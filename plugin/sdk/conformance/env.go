@@ -113,6 +113,23 @@ func (e *env) destroyAfter(t testing.TB, h workspace.Host, ws workspace.Workspac
 	})
 }
 
+// restart kills the plugin. Where workspaces end with it, as the provider
+// declares, the checks that follow need another one.
+func (e *env) restart(t testing.TB) {
+	t.Helper()
+	e.opts.Restart(t)
+	if e.ephemeral() {
+		e.mu.Lock()
+		e.ws = nil
+		e.mu.Unlock()
+	}
+}
+
+func (e *env) ephemeral() bool {
+	_, declared := e.deviation("L6_PluginEndDestroysNothing")
+	return declared
+}
+
 // created opens a workspace and returns its handle and ref.
 func (e *env) created(t testing.TB, h workspace.Host, opts ...workspace.Option) (workspace.Workspace, workspace.Ref) {
 	t.Helper()

@@ -114,7 +114,7 @@ func checkRefStays(t testing.TB, e *env) {
 // afterRestart kills the plugin and calls f until its plugin is up again.
 func (e *env) afterRestart(t testing.TB, f func() error) error {
 	t.Helper()
-	e.opts.Restart(t)
+	e.restart(t)
 	var err error
 	e.eventually(t, "an answer of the restarted plugin", func() bool {
 		err = f()
