@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -403,7 +404,7 @@ func TestF10_Concurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range writers {
 		wg.Go(func() {
-			errs[i] = put(t, ws, "lock", fmt.Sprint(i), workspace.WriteOptions{Exclusive: true})
+			errs[i] = put(t, ws, "lock", strconv.Itoa(i), workspace.WriteOptions{Exclusive: true})
 			must(t, put(t, ws, "log", strings.Repeat(string(rune('a'+i)), 1000)+"\n", workspace.WriteOptions{Append: true}))
 		})
 	}
@@ -425,7 +426,7 @@ func TestF10_Concurrent(t *testing.T) {
 		switch {
 		case err == nil:
 			won++
-			if got, _ := get(t, ws, "lock", workspace.ReadOptions{}); got != fmt.Sprint(i) {
+			if got, _ := get(t, ws, "lock", workspace.ReadOptions{}); got != strconv.Itoa(i) {
 				t.Errorf("%d has won, and the file says %q", i, got)
 			}
 		case !errors.Is(err, fs.ErrExist):

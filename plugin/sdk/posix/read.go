@@ -97,6 +97,7 @@ func regular(info fs.FileInfo) error {
 	return fmt.Errorf("is %s, not a regular file: %w", kind, workspace.ErrInvalid)
 }
 
+// Info is the file as it was when opened.
 func (r *reader) Info() workspace.FileInfo { return r.info }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -110,4 +111,5 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the file.
 func (r *reader) Close() error { return r.file.Close() }

@@ -1,6 +1,7 @@
 package posix
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,7 +44,7 @@ func TestKillProcIsExact(t *testing.T) {
 		t.Errorf("the process itself: %v", err)
 	}
 	p.started += "1" // as if another had got its pid
-	if err := killProc(p, 0); err != unix.ESRCH {
+	if err := killProc(p, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("another process with its pid: %v, want ESRCH", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -122,7 +123,7 @@ func commandLine(pid int) string {
 // its owner, which only root can make; without, what is killed is reported
 // as nothing (and TestSurvivors has the rest).
 func TestC5_WhatCannotBeKilledIsReported(t *testing.T) {
-	dir, err := os.MkdirTemp("", "posix-survivor") // in a folder that others can enter
+	dir, err := os.MkdirTemp("", "posix-survivor") //nolint:usetesting // others cannot enter a TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +363,7 @@ func TestNothingGrows(t *testing.T) {
 
 // helpers counts the helper processes of this one.
 func helpers(t testing.TB) (n int) {
-	self := fmt.Sprint(os.Getpid())
+	self := strconv.Itoa(os.Getpid())
 	for _, pid := range processes(t, "berth-supervisor") {
 		for p := pid; p > 1; {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
