@@ -64,7 +64,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "provider %s: %s\nfeatures: %s\n", r.Provider, r.summary(), r.features())
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, l := range r.Lines {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", l.Check, l.Status, l.Reason)
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", l.Check, l.Status, strings.ReplaceAll(l.Reason, "\n", " "))
 	}
 	_ = w.Flush() // to memory
 	return b.String()
