@@ -22,7 +22,7 @@ func TestParseConfig(t *testing.T) {
 plugin_dirs: [./bin, /opt/berth]
 data_dir: data
 providers:
-  docker:    {config: {image: "python:3.12-slim", network_mode: none, cpus: 1.5, memory: 512, init: true, tags: [a, 2, null]}}
+  docker:    {config: {image: "python:3.12-slim", network_mode: none, cpus: 1.5, memory: 512, init: true, "a.b": 1, a: {b: 2}, tags: [a, 2, null]}}
   build:
     plugin: docker
     start_timeout: 20s
@@ -49,7 +49,7 @@ providers:
 		PluginDirs: []string{"/etc/berth/bin", "/opt/berth"}, Dir: "/etc/berth", DataDir: "/etc/berth/data",
 		Providers: map[string]Provider{
 			"docker": {Config: map[string]any{
-				"image": "python:3.12-slim", "network_mode": "none", "cpus": 1.5, "memory": uint64(512), "init": true, "tags": []any{"a", uint64(2), nil},
+				"image": "python:3.12-slim", "network_mode": "none", "cpus": 1.5, "memory": uint64(512), "init": true, "a.b": uint64(1), "a": map[string]any{"b": uint64(2)}, "tags": []any{"a", uint64(2), nil},
 			}},
 			"build": {
 				Plugin: "docker", StartTimeout: 20 * time.Second, ConventionalEnv: &yes, InheritEnv: []string{"KUBECONFIG", "OTHER"},

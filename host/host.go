@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/berth-dev/berth/host/internal/supervisor"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -87,6 +88,9 @@ type Deadlines struct {
 	// Idle is for a stream of a file or a listing on which the plugin makes no
 	// progress: 60 s. Waiting for our own caller does not count.
 	Idle time.Duration
+	// Liveness is between two health checks of a plugin, and how long one may
+	// take: 5 s. One that misses three is ended, and its calls fail.
+	Liveness time.Duration
 }
 
 // The default deadlines: each is far above what the slowest service that we
@@ -96,6 +100,8 @@ const (
 	defaultChange = 5 * time.Minute
 	defaultOpen   = 15 * time.Minute
 	defaultIdle   = 60 * time.Second
+	// defaultLiveness is short, since it is what ends a plugin that hangs.
+	defaultLiveness = supervisor.DefaultLivenessInterval
 )
 
 func (d Deadlines) withDefaults() (Deadlines, error) {
@@ -108,6 +114,7 @@ func (d Deadlines) withDefaults() (Deadlines, error) {
 		{"Change", &d.Change, defaultChange},
 		{"Open", &d.Open, defaultOpen},
 		{"Idle", &d.Idle, defaultIdle},
+		{"Liveness", &d.Liveness, defaultLiveness},
 	} {
 		switch {
 		case *f.value == 0:

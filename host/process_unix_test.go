@@ -242,6 +242,29 @@ func TestB3_HandlesLiveOnAndAnotherHostAttaches(t *testing.T) {
 	}
 }
 
+func TestB1_APluginThatHangsIsEndedAndTheNextCallGoesOn(t *testing.T) {
+	// One that is only slow, on a loaded machine, must not be taken for it.
+	h := newProcesses(t, stateProvider(), func(c *host.Config) { c.Deadlines.Liveness = time.Second })
+	ws, err := h.Workspace("state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := ws.WriteFile(ctx, "f", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid(t, h), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var plug *workspace.PluginError
+	if err := ws.MkdirAll(ctx, "d"); !errors.As(err, &plug) || !plug.MayHaveExecuted {
+		t.Error(err)
+	}
+	if got, err := ws.ReadFile(ctx, "f"); err != nil || string(got) != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestC10_AReaderThatPausesSlowsNoOtherCall is the property of a reader paused
 // for long with much pending, in a shorter time.
 func TestC10_AReaderThatPausesSlowsNoOtherCall(t *testing.T) {

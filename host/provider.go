@@ -60,6 +60,8 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 		Logger:       h.logger,
 		Redact:       p.redact,
 		HostVersion:  hostVersion(),
+
+		LivenessInterval: h.deadlines.Liveness,
 	}
 	if r := config.InProcess; r != nil {
 		sc.Find, sc.InProcess = nil, func(s grpc.ServiceRegistrar) {

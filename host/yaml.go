@@ -83,15 +83,17 @@ func (d *decoder) mapping(path string, node ast.Node, each func(key, path string
 		return d.source.fault(path, fmt.Sprintf("is nested more than %d levels deep", maxDepth))
 	}
 	defer func() { d.depth-- }()
+	first := make(map[string]int, len(values))
 	for _, value := range values {
 		name, ok := value.Key.(*ast.StringNode)
 		if !ok {
 			return d.at(path, value.Key, "has a key that is no string: quote it")
 		}
 		below := join(path, name.Value)
-		if first, ok := d.source.lines[below]; ok {
-			return d.at(below, value.Key, fmt.Sprintf("is there twice, first at line %d: remove one", first))
+		if at, ok := first[name.Value]; ok {
+			return d.at(below, value.Key, fmt.Sprintf("is there twice, first at line %d: remove one", at))
 		}
+		first[name.Value] = line(value.Key)
 		d.source.lines[below] = line(value.Key)
 		if err := each(name.Value, below, value.Value); err != nil {
 			return err
