@@ -60,8 +60,7 @@ func (p *pool) release() {
 		<-h.done
 	}
 	if keeper != nil {
-		keeper.hangUp()
-		<-keeper.done
+		keeper.leave()
 	}
 }
 
@@ -164,6 +163,7 @@ func (p *pool) sweep(supervisor int) string {
 type keeperConn struct {
 	mu   sync.Mutex // one question at a time
 	conn *conn
+	pid  int
 	done chan struct{} // the process has ended
 }
 
@@ -182,7 +182,7 @@ func startKeeper() (*keeperConn, error) {
 	if err != nil {
 		return nil, errors.Join(refusal("/proc/self/exe", "start", errnoOf(err)), ours.close())
 	}
-	k := &keeperConn{conn: ours, done: make(chan struct{})}
+	k := &keeperConn{conn: ours, pid: pid, done: make(chan struct{})}
 	go func() {
 		defer close(k.done)
 		for {
@@ -205,6 +205,20 @@ func (k *keeperConn) gone() bool {
 }
 
 func (k *keeperConn) hangUp() { _ = k.conn.close() }
+
+// leave ends the keeper and waits for it. One that was stopped, by a command of
+// the same user, would never end by itself.
+func (k *keeperConn) leave() {
+	k.hangUp()
+	timeout := time.NewTimer(farewell + killWait + stopMargin)
+	defer timeout.Stop()
+	select {
+	case <-k.done:
+	case <-timeout.C:
+		_ = unix.Kill(k.pid, unix.SIGKILL) // our child, not waited for yet
+		<-k.done
+	}
+}
 
 func (k *keeperConn) spawn(socket *os.File) (int, error) {
 	answer, err := k.ask(message{kind: kindSpawn, fds: []int{int(socket.Fd())}}, kindSpawned)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/plugin/sdk"
+	"github.com/berth-dev/berth/plugin/sdk/posix"
 )
 
 var marks atomic.Int64
@@ -267,6 +268,24 @@ func TestKilledHelpers(t *testing.T) {
 		kill(t, supervisor)
 		eventually(t, "both have ended", func() bool { return !exists(keeper) && !exists(supervisor) }) // a zombie may have threads that still end
 	}
+}
+
+// TestStoppedKeeper is of a command that stops the keeper: closing ends all the
+// same.
+func TestStoppedKeeper(t *testing.T) {
+	ws, err := posix.Open(posix.Config{Dir: t.TempDir(), Env: testEnv})
+	must(t, err)
+	p, err := ws.Start(t.Context(), script(`kill -STOP $(sed -n 's/^PPid:\t//p' /proc/$PPID/status)`))
+	must(t, err)
+	if r := wait(t, p); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	begun := time.Now()
+	must(t, p.Close(), ws.Close())
+	if took := time.Since(begun); took > soon {
+		t.Errorf("closing took %v", took)
+	}
+	eventually(t, "the helpers have ended", func() bool { return helpers(t) == 0 })
 }
 
 func TestRefusedWithoutMain(t *testing.T) {
