@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -157,6 +158,9 @@ func discardTree(t tx, ws int64, n node) error {
 	if err := t.addGarbage(&g); err != nil {
 		return err
 	}
-	n.parent, n.name = trashParent, fmt.Sprint(g.seq)
+	n.parent, n.name = trashParent, trashName(g.seq)
 	return t.updateNode(n)
 }
+
+// trashName is the name of a tree among the removed ones.
+func trashName(seq int64) string { return strconv.FormatInt(seq, 10) }

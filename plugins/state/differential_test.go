@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,7 +86,7 @@ func (w *twin) step(r *rand.Rand) (what, got, want string) {
 		if !w.parentThere(path) {
 			return "", "", "" // a document makes it, a real file system does not
 		}
-		got, want = w.write(path, []byte(fmt.Sprint(r.IntN(1000))), opts)
+		got, want = w.write(path, []byte(strconv.Itoa(r.IntN(1000))), opts)
 		return fmt.Sprintf("write %q %+v", path, opts), got, want
 	case 2, 3:
 		target := w.target(r)
@@ -327,7 +328,7 @@ func differ(t testing.TB, d *document, seed uint64, n int) {
 func TestADocumentBehavesAsARealFileSystem(t *testing.T) {
 	p := newProvider(t, Config{Store: "memory"}, "notes")
 	for seed := range uint64(300) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { differ(t, create(t, p, ""), seed, 60) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { differ(t, create(t, p, ""), seed, 60) })
 	}
 }
 

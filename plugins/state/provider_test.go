@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,7 +106,7 @@ func TestListTellsWhatThisProviderMade(t *testing.T) {
 	create(t, other, "theirs")
 	start := time.Now()
 	for i := range listPage + 3 {
-		_, err := p.Create(t.Context(), sdk.CreateRequest{Token: workspace.NewToken(), Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"i": fmt.Sprint(i)}})
+		_, err := p.Create(t.Context(), sdk.CreateRequest{Token: workspace.NewToken(), Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"i": strconv.Itoa(i)}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,6 +152,7 @@ func (r *reader) done() {
 	}
 }
 
+// Close ends the lease on what was read.
 func (r *reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,11 +32,11 @@ func ParseSize(text string) (Size, error) {
 	digits := strings.TrimRight(text, "bBiIkKmMgGtT")
 	unit := strings.TrimRight(strings.ToLower(text[len(digits):]), "ib")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if shift := sizeShifts[unit]; err != nil || n > math.MaxInt64>>shift {
+	shift := sizeShifts[unit]
+	if err != nil || n > math.MaxInt64>>shift {
 		return 0, fmt.Errorf("size %q: over %d bytes: %w", text, int64(math.MaxInt64), workspace.ErrInvalid)
-	} else {
-		return Size(n << shift), nil
 	}
+	return Size(n << shift), nil
 }
 
 // UnmarshalJSON reads a number of bytes or the text form.

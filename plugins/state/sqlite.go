@@ -70,10 +70,13 @@ func openMemory(ctx context.Context) (*sqliteStore, error) {
 
 func (s *sqliteStore) String() string { return s.name }
 
-// conn is a connection with its prepared statements.
+// conn is a connection with its prepared statements. They run to their end, by
+// a context that has none: each is short, and one that was interrupted would
+// leave its outcome open.
 type conn struct {
 	c     *sql.Conn
 	stmts map[string]*sql.Stmt
+	ctx   context.Context //nolint:containedctx // without an end
 }
 
 // connect opens one more connection and runs the pragmas on it.
@@ -82,7 +85,7 @@ func (s *sqliteStore) connect(ctx context.Context, pragmas ...string) (*conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{c: raw, stmts: make(map[string]*sql.Stmt)}
+	c := &conn{c: raw, stmts: make(map[string]*sql.Stmt), ctx: context.WithoutCancel(ctx)}
 	for _, p := range pragmas {
 		if _, err := raw.ExecContext(ctx, p); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", p, err), raw.Close())
@@ -99,13 +102,12 @@ func (c *conn) close() error {
 	return errors.Join(append(errs, c.c.Close())...)
 }
 
-// stmt prepares a statement once. Statements run to their end: each is short,
-// and one that was interrupted would leave its outcome open.
+// stmt prepares a statement once.
 func (c *conn) stmt(query string) (*sql.Stmt, error) {
 	if stmt, ok := c.stmts[query]; ok {
 		return stmt, nil
 	}
-	stmt, err := c.c.PrepareContext(context.Background(), query)
+	stmt, err := c.c.PrepareContext(c.ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func (c *conn) exec(query string, args ...any) (sql.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stmt.ExecContext(context.Background(), args...)
+	return stmt.ExecContext(c.ctx, args...)
 }
 
 // row reads one row and reports whether there is one.
@@ -127,7 +129,7 @@ func (c *conn) row(query string, args []any, dest ...any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	switch err := stmt.QueryRowContext(context.Background(), args...).Scan(dest...); {
+	switch err := stmt.QueryRowContext(c.ctx, args...).Scan(dest...); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:
@@ -142,7 +144,7 @@ func (c *conn) rows(query string, args []any, each func(*sql.Rows) error) (err e
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.QueryContext(context.Background(), args...)
+	rows, err := stmt.QueryContext(c.ctx, args...)
 	if err != nil {
 		return err
 	}

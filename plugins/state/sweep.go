@@ -202,7 +202,7 @@ func (s *sweeper) safe(last int64) int64 {
 // sweep reclaims all that can be.
 func (s *sweeper) sweep(ctx context.Context, tick bool) error {
 	for _, w := range s.openWriters() {
-		w.expire()
+		w.expire() //nolint:contextcheck // it has its own
 	}
 	for {
 		idle, err := s.idle(ctx)
@@ -391,7 +391,7 @@ func sweepEntry(t tx, g garbage, n node) error {
 			if err := t.addGarbage(&child); err != nil {
 				return err
 			}
-			n.parent, n.name = trashParent, fmt.Sprint(child.seq)
+			n.parent, n.name = trashParent, trashName(child.seq)
 			return t.updateNode(n)
 		}
 	}
