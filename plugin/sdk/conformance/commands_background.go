@@ -198,7 +198,7 @@ func checkUnreadTimeout(t testing.TB, e *env) {
 		res, err := p.Wait()
 		return answer{res, err}
 	})
-	asTimeout(t, "a command whose output nobody reads", a.res, a.err, cmd.Timeout)
+	wantTimeout(t, "a command whose output nobody reads", a.res, a.err, cmd.Timeout)
 	if took := time.Since(began); took < cmd.Timeout {
 		t.Errorf("it timed out after %v, want %v", took, cmd.Timeout)
 	}

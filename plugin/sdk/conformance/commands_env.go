@@ -94,8 +94,8 @@ func checkHostEnv(t testing.TB, e *env) {
 			t.Errorf("the command sees the plugin's own %s", name)
 		}
 	}
-	// Not t.Setenv, which a parallel test may not call. A name of this run alone.
 	leak := "CONFORMANCE_HOST_" + hexOf([]byte(newName()))
+	//nolint:usetesting // t.Setenv is not for parallel tests; the name is this run's alone
 	if err := os.Setenv(leak, "x"); err != nil {
 		t.Fatal(err)
 	}

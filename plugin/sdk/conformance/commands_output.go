@@ -149,8 +149,11 @@ func checkStreaming(t testing.TB, e *env) {
 	}
 }
 
-// asLimit returns the *OutputLimitError in err, or ends the check.
-func asLimit(t testing.TB, what string, res *workspace.Result, err error, limit int64) *workspace.OutputLimitError {
+// beginnings are what the error of a stopped command keeps.
+type beginnings struct{ stdout, stderr []byte }
+
+// wantLimit expects an *OutputLimitError and returns what it keeps.
+func wantLimit(t testing.TB, what string, res *workspace.Result, err error, limit int64) beginnings {
 	t.Helper()
 	var over *workspace.OutputLimitError
 	if !errors.As(err, &over) {
@@ -162,7 +165,7 @@ func asLimit(t testing.TB, what string, res *workspace.Result, err error, limit 
 	if over.Survivors != "" {
 		t.Errorf("%s: not stopped: %s", what, over.Survivors)
 	}
-	return over
+	return beginnings{over.Stdout, over.Stderr}
 }
 
 func checkLimit(t testing.TB, e *env) {
@@ -170,23 +173,23 @@ func checkLimit(t testing.TB, e *env) {
 	cmd := e.cmd(t, "yes")
 	cmd.OutputLimit = limit
 	res, err := e.run(t, cmd)
-	over := asLimit(t, "endless output", res, err, limit)
-	if want := pattern.Bytes(workspace.PartialOutput); !bytes.Equal(over.Stdout, want) {
-		t.Errorf("the error keeps %s", difference(over.Stdout, want))
+	kept := wantLimit(t, "endless output", res, err, limit)
+	if want := pattern.Bytes(workspace.PartialOutput); !bytes.Equal(kept.stdout, want) {
+		t.Errorf("the error keeps %s", difference(kept.stdout, want))
 	}
 	cmd = e.cmd(t, "pattern", "3000", "0")
 	cmd.OutputLimit = 2999
 	res, err = e.run(t, cmd)
-	over = asLimit(t, "3000 bytes", res, err, 2999)
-	if want := pattern.Bytes(2999); !bytes.HasPrefix(pattern.Bytes(3000), over.Stdout) || len(over.Stdout) < len(want) {
-		t.Errorf("the error keeps %s", difference(over.Stdout, want))
+	kept = wantLimit(t, "3000 bytes", res, err, 2999)
+	if want := pattern.Bytes(2999); !bytes.HasPrefix(pattern.Bytes(3000), kept.stdout) || len(kept.stdout) < len(want) {
+		t.Errorf("the error keeps %s", difference(kept.stdout, want))
 	}
 	// It is stopped with all that it started.
 	pids := e.pids(t)
 	cmd = e.cmd(t, append([]string{"tree", pids, "flood"}, escapes()...)...)
 	cmd.OutputLimit = limit
 	res, err = e.run(t, cmd)
-	asLimit(t, "endless output of a tree", res, err, limit)
+	wantLimit(t, "endless output of a tree", res, err, limit)
 	if left := e.alive(t, pids); len(left) > 0 {
 		t.Errorf("stopped at its limit, and %d processes are left", len(left))
 	}
@@ -199,7 +202,7 @@ func checkDefaultLimit(t testing.TB, e *env) {
 		t.Errorf("10 MiB, just the limit: %.200s, want all of it", outcome(res, err))
 	}
 	res, err := e.run(t, e.cmd(t, "pattern", half, strconv.Itoa(limit/2+1)))
-	asLimit(t, "a byte more than 10 MiB on both streams together", res, err, limit)
+	wantLimit(t, "a byte more than 10 MiB on both streams together", res, err, limit)
 }
 
 func checkStreamedLimit(t testing.TB, e *env) {
@@ -208,12 +211,12 @@ func checkStreamedLimit(t testing.TB, e *env) {
 	cmd := e.cmd(t, "yes")
 	cmd.Stdout, cmd.Stderr, cmd.OutputLimit = &out, io.Discard, limit
 	res, err := e.run(t, cmd)
-	over := asLimit(t, "endless streamed output", res, err, limit)
+	kept := wantLimit(t, "endless streamed output", res, err, limit)
 	if !bytes.Equal(out.Bytes(), pattern.Bytes(out.Len())) {
 		t.Errorf("what was streamed: %s", difference(out.Bytes(), pattern.Bytes(out.Len())))
 	}
-	if want := pattern.Bytes(workspace.PartialOutput); !bytes.Equal(over.Stdout, want) {
-		t.Errorf("the error keeps %s", difference(over.Stdout, want))
+	if want := pattern.Bytes(workspace.PartialOutput); !bytes.Equal(kept.stdout, want) {
+		t.Errorf("the error keeps %s", difference(kept.stdout, want))
 	}
 }
 

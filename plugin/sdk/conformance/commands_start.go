@@ -171,8 +171,8 @@ func checkWorkingDir(t testing.TB, e *env) {
 		t.Errorf("a command starts in %q, the working directory is %q", got, dir)
 	}
 	if e.features.Has(workspace.FeatureFiles) {
-		if real, err := ws.RealPath(e.context(t), dir); real != dir || err != nil {
-			t.Errorf("the working directory %q is %q really (error %v), want a canonical path", dir, real, err)
+		if canonical, err := ws.RealPath(e.context(t), dir); canonical != dir || err != nil {
+			t.Errorf("the working directory %q is %q really (error %v), want a canonical path", dir, canonical, err)
 		}
 	}
 	ref, _ := ws.Ref()

@@ -48,8 +48,8 @@ const (
 // session, a double fork, an environment without marks, deafness to TERM.
 func escapes() []string { return []string{"child", "setsid", "double", "noenv", "deaf"} }
 
-// asTimeout returns the *TimeoutError in err, or ends the check.
-func asTimeout(t testing.TB, what string, res *workspace.Result, err error, timeout time.Duration) *workspace.TimeoutError {
+// wantTimeout expects a *TimeoutError and returns what it keeps.
+func wantTimeout(t testing.TB, what string, res *workspace.Result, err error, timeout time.Duration) beginnings {
 	t.Helper()
 	var late *workspace.TimeoutError
 	if !errors.As(err, &late) {
@@ -64,30 +64,30 @@ func asTimeout(t testing.TB, what string, res *workspace.Result, err error, time
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("%s: the error also looks like a context's, whose own did not end: %v", what, err)
 	}
-	return late
+	return beginnings{late.Stdout, late.Stderr}
 }
 
 // timed runs a command that must run into its timeout, and checks that it did
 // so neither early nor late.
-func (e *env) timed(t testing.TB, ws workspace.Workspace, cmd workspace.Command, what string) *workspace.TimeoutError {
+func (e *env) timed(t testing.TB, ws workspace.Workspace, cmd workspace.Command, what string) beginnings {
 	t.Helper()
 	began := time.Now()
 	res, err := e.runIn(t, ws, cmd)
 	took := time.Since(began)
-	late := asTimeout(t, what, res, err, cmd.Timeout)
+	kept := wantTimeout(t, what, res, err, cmd.Timeout)
 	if most := cmd.Timeout + stopTime + e.opts.limits.slack; took < cmd.Timeout || took > most {
 		t.Errorf("%s: stopped after %v, want %v to %v", what, took.Round(time.Millisecond), cmd.Timeout, most)
 	}
-	return late
+	return kept
 }
 
 func checkTimeoutTree(t testing.TB, e *env) {
 	pids := e.pids(t)
 	cmd := e.cmd(t, append([]string{"tree", pids}, escapes()...)...)
 	cmd.Timeout = shortTimeout
-	late := e.timed(t, e.shared(t), cmd, "a tree with children that got away")
-	if string(late.Stdout) != "ready\n" {
-		t.Fatalf("the tree was not complete after %v (it said %q): the machine is too busy for this check", cmd.Timeout, late.Stdout)
+	kept := e.timed(t, e.shared(t), cmd, "a tree with children that got away")
+	if string(kept.stdout) != "ready\n" {
+		t.Fatalf("the tree was not complete after %v (it said %q): the machine is too busy for this check", cmd.Timeout, kept.stdout)
 	}
 	if left := e.alive(t, pids); len(left) > 0 {
 		t.Errorf("stopped, and %d processes are left", len(left))
@@ -128,13 +128,13 @@ func checkTimeoutPartial(t testing.TB, e *env) {
 	for _, n := range []int{1000, 150_000} {
 		cmd := e.cmd(t, "dump", strconv.Itoa(n), strconv.Itoa(n))
 		cmd.Timeout = shortTimeout
-		late := e.timed(t, e.shared(t), cmd, "a command that writes and then waits")
+		kept := e.timed(t, e.shared(t), cmd, "a command that writes and then waits")
 		want := pattern.Bytes(min(n, workspace.PartialOutput))
-		if !bytes.Equal(late.Stdout, want) {
-			t.Errorf("of %d bytes on stdout the error keeps %s", n, difference(late.Stdout, want))
+		if !bytes.Equal(kept.stdout, want) {
+			t.Errorf("of %d bytes on stdout the error keeps %s", n, difference(kept.stdout, want))
 		}
-		if !bytes.Equal(late.Stderr, want) {
-			t.Errorf("of %d bytes on stderr the error keeps %s", n, difference(late.Stderr, want))
+		if !bytes.Equal(kept.stderr, want) {
+			t.Errorf("of %d bytes on stderr the error keeps %s", n, difference(kept.stderr, want))
 		}
 	}
 }
@@ -145,7 +145,7 @@ func checkStartedTimeout(t testing.TB, e *env) {
 	cmd.Timeout = shortTimeout
 	p := e.started(t, e.context(t), e.shared(t), cmd)
 	res, err := e.wait(t, p, "a started command with a timeout")
-	asTimeout(t, "a started command", res, err, cmd.Timeout)
+	wantTimeout(t, "a started command", res, err, cmd.Timeout)
 	if left := e.alive(t, pids); len(left) > 0 {
 		t.Errorf("stopped, and %d processes are left", len(left))
 	}
@@ -203,7 +203,7 @@ func checkAttachedTimeout(t testing.TB, e *env) {
 // cancelled starts a tree, ends its context and returns what Wait says.
 func (e *env) cancelled(t testing.TB, ctx context.Context, cancel func(), pids string) error { //nolint:revive // t first, as everywhere here
 	t.Helper()
-	p := e.started(t, ctx, e.shared(t), e.cmd(t, append([]string{"tree", pids}, escapes()...)...))
+	p := e.started(t, ctx, e.shared(t), e.cmd(t, append([]string{"tree", pids}, escapes()...)...)) //nolint:contextcheck // ctx is the command's alone
 	cancel()
 	<-ctx.Done()
 	began := time.Now()
@@ -218,7 +218,7 @@ func (e *env) cancelled(t testing.TB, ctx context.Context, cancel func(), pids s
 	if errors.As(err, &late) {
 		t.Errorf("a context ended, and the error is a *TimeoutError, which is the command's own: %v", err)
 	}
-	e.eventually(t, "all that the command started is stopped", func() bool { return len(e.alive(t, pids)) == 0 })
+	e.eventually(t, "all that the command started is stopped", func() bool { return len(e.alive(t, pids)) == 0 }) //nolint:contextcheck // ctx has ended
 	return err
 }
 

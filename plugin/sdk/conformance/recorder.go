@@ -73,41 +73,61 @@ func (r *recorder) say(s string) {
 	r.lines = append(r.lines, strings.TrimSuffix(s, "\n"))
 }
 
+// Context ends before the clean-ups.
 func (r *recorder) Context() context.Context { return r.ctx }
-func (r *recorder) Name() string             { return r.name }
-func (r *recorder) Helper()                  {}
 
+// Name is the check's.
+func (r *recorder) Name() string { return r.name }
+
+// Helper does nothing: no line is told.
+func (r *recorder) Helper() {}
+
+// Cleanup is called after the check, the last one first.
 func (r *recorder) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cleanups = append(r.cleanups, f)
 }
 
+// Fail notes a failure.
 func (r *recorder) Fail() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = true
 }
 
+// Failed tells whether one was noted.
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failed
 }
 
+// FailNow notes a failure and ends the check.
 func (r *recorder) FailNow() {
 	r.Fail()
 	runtime.Goexit()
 }
 
-func (r *recorder) Log(args ...any)                 { r.say(fmt.Sprintln(args...)) }
+// Log keeps a line.
+func (r *recorder) Log(args ...any) { r.say(fmt.Sprintln(args...)) }
+
+// Logf keeps a line.
 func (r *recorder) Logf(format string, args ...any) { r.say(fmt.Sprintf(format, args...)) }
-func (r *recorder) Error(args ...any)               { r.Log(args...); r.Fail() }
+
+// Error is Log and Fail.
+func (r *recorder) Error(args ...any) { r.Log(args...); r.Fail() }
+
+// Errorf is Logf and Fail.
 func (r *recorder) Errorf(format string, args ...any) {
 	r.Logf(format, args...)
 	r.Fail()
 }
+
+// Fatal is Log and FailNow.
 func (r *recorder) Fatal(args ...any) { r.Log(args...); r.FailNow() }
+
+// Fatalf is Logf and FailNow.
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.Logf(format, args...)
 	r.FailNow()
