@@ -118,7 +118,7 @@ func (p *provider) record(id string) (r record, err error) {
 		err = json.Unmarshal(data, &r)
 	}
 	if err != nil {
-		return r, fmt.Errorf("%s was not made by this provider: its record: %w (%v)", home, workspace.ErrInvalid, err)
+		return r, fmt.Errorf("%s was not made by this provider: its record: %w (%s)", home, workspace.ErrInvalid, err.Error())
 	}
 	if r.Provider != p.name {
 		return r, fmt.Errorf("%s was made by the provider %q: %w", home, r.Provider, workspace.ErrInvalid)
