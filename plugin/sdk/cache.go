@@ -88,7 +88,7 @@ func replaced(id string) error {
 // attach asks the provider, whatever is cached; those who ask meanwhile share
 // the answer. A caller whose context ends leaves at once, and the last one to
 // leave cancels the provider's call.
-func (c *cache) attach(ctx context.Context, id string, report func(Progress)) (*entry, error) {
+func (c *cache) attach(ctx context.Context, id string, report func(Progress)) (*entry, error) { //nolint:contextcheck // the shared call outlives any one caller
 	state, err := c.server.configured()
 	if err != nil {
 		return nil, err

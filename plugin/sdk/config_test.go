@@ -311,7 +311,7 @@ type everything struct {
 func (everything) ID() string                      { return "ws" }
 func (everything) Incarnation() string             { return "one" }
 func (everything) WorkingDir() string              { return "/work" }
-func (w everything) Announce() []workspace.Feature { return w.runner.features }
+func (w everything) Announce() []workspace.Feature { return w.features }
 
 func TestFeaturesAreDiscovered(t *testing.T) {
 	all := everything{runner: &runner{features: []workspace.Feature{workspace.FeatureShell, workspace.FeatureAppend, workspace.FeatureAttachRun}}}

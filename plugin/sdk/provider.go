@@ -156,17 +156,23 @@ type Process interface {
 	Close() error
 }
 
-// Interfaces of workspaces with files. All but RealPather and Filesystem are
-// optional features (contract F10); without RealPather the SDK resolves by
-// Lstat. Paths arrive absolute, without NUL, but as they were given otherwise:
-// with .. and links in them. Errors name any path: the SDK puts in the caller's.
+// Interfaces of workspaces with files. Paths arrive absolute, without NUL, but as
+// they were given otherwise: with .. and links in them. Errors name any path: the
+// SDK puts in the caller's.
 type (
+	// Filesystem is what every workspace with files has.
 	Filesystem = workspace.Filesystem
+	// RealPather is for workspaces that resolve faster or better than the SDK,
+	// which does it by Lstat.
 	RealPather = workspace.RealPather
-	Renamer    = workspace.Renamer
-	Linker     = workspace.Linker
-	Chmoder    = workspace.Chmoder
-	Chtimer    = workspace.Chtimer
+	// Renamer is an optional feature (contract F10), as are those that follow.
+	Renamer = workspace.Renamer
+	// Linker makes and reads symbolic links.
+	Linker = workspace.Linker
+	// Chmoder changes permissions.
+	Chmoder = workspace.Chmoder
+	// Chtimer changes modification times, also as an option of a write.
+	Chtimer = workspace.Chtimer
 )
 
 // Announcer tells features that no method shows. On a workspace:

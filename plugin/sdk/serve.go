@@ -94,19 +94,19 @@ func serve(def definition) (status int) {
 	for {
 		select {
 		case <-served: // the host's Shutdown; or it never began, which is in the log
-			s.close(closeStopGrace)
+			s.close()
 			if p.grpcServer() == nil {
 				return exitFailed
 			}
 			return 0
 		case <-hostGone:
-			s.close(closeStopGrace)
+			s.close()
 		case sig := <-signals:
 			if sig == os.Interrupt {
 				continue
 			}
 			s.calls.wait(terminateWait)
-			s.close(closeStopGrace)
+			s.close()
 		}
 		p.stop(served)
 		return 0

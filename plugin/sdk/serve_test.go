@@ -147,7 +147,7 @@ func startPlugin(t *testing.T, kind string) *pluginProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sockets, err := os.MkdirTemp("", "sdk") // short: it is for sockets
+	sockets, err := os.MkdirTemp("", "sdk") //nolint:usetesting // short: it is for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (p Plugin[C]) Register(r grpc.ServiceRegistrar) {
 	s := newServer(p.definition(), logger, &redactor{})
 	s.register(r)
 	if stopper, ok := r.(interface{ OnStop(func()) }); ok {
-		stopper.OnStop(func() { s.close(closeStopGrace) })
+		stopper.OnStop(s.close)
 	}
 }
 
@@ -79,7 +79,7 @@ func (p Plugin[C]) definition() definition {
 			}
 			provider, err := p.New(ctx, config, env)
 			if err == nil && isNil(provider) {
-				err = errors.New("New returned no provider and no error")
+				err = errors.New("the plugin's New returned no provider and no error")
 			}
 			return provider, vars, err
 		},
@@ -205,9 +205,9 @@ func (s *server) configured() (*configured, error) {
 
 // close stops the runs, gives up the workspaces and closes the provider. It
 // does not wait for a provider that hangs.
-func (s *server) close(grace time.Duration) {
+func (s *server) close() {
 	s.end()
-	s.runs.stopAll(grace)
+	s.runs.stopAll(closeStopGrace)
 	s.cache.forgetAll()
 	s.cache.closing.wait(workspaceCloseWait)
 	s.mu.Lock()
