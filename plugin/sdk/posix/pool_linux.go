@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxIdle is how many supervisors wait for the next command: 3 MB each, most
-	// of it shared, against the 3 ms that starting one takes.
+	// maxIdle is how many supervisors wait for the next command: 2 MB of their own
+	// each, beside what they share as the same binary, against the milliseconds
+	// that starting one takes.
 	maxIdle = 3
 	// helperTimeout is for an answer of a helper that needs only the processor.
 	// It is long: a machine may be busy, and nothing else can be done then.
