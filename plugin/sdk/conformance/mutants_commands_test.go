@@ -485,7 +485,7 @@ func stopMutants() []mutant {
 func backgroundMutants() []mutant {
 	late := func(mode string) func(*Options) {
 		return bendResult(func(cmd workspace.Command, res *workspace.Result, err error) (*workspace.Result, error) {
-			if slices.Contains(cmd.Args, mode) {
+			if slices.Contains(cmd.Args, "background") && slices.Contains(cmd.Args, mode) {
 				pause(2500 * time.Millisecond)
 			}
 			return res, err

@@ -112,10 +112,10 @@ func TestMutants(t *testing.T) {
 // bystanders are quick checks, one of most rules.
 func bystanders() []string {
 	return []string{
-		"L2_RefIsThereAfterFirstUse", "L3_AttachReachesTheSameWorkspace", "L4_NamesAreApart", "L6_DestroyTwiceIsSuccess",
-		"C1_ArgumentsAreLiteral", "C2_DirIsWhereItStarts", "C3_ExitCodeIsReal", "C4_OutputIsExact", "C7_StreamedOutputIsLimitedToo", "C9_ValuesAreNotKept",
-		"F1_RelativePathsBeginAtWorkingDirectory", "F2_ContentIsExact", "F3_MissingIsNotExist", "F4_StatFollowsAndLstatDoesNot",
-		"F5_MkdirAllMakesParents", "F6_RemoveTakesFilesAndTrees", "F7_FollowsLinks", "F8_ReadsFromAnyOffset", "F9_FilesSeeWhatCommandsDid", "F10_Append",
+		"L3_AttachReachesTheSameWorkspace", "L6_DestroyTwiceIsSuccess",
+		"C1_ArgumentsAreLiteral", "C2_DirIsWhereItStarts", "C4_OutputIsExact", "C9_ValuesAreNotKept",
+		"F1_RelativePathsBeginAtWorkingDirectory", "F3_MissingIsNotExist", "F4_StatFollowsAndLstatDoesNot",
+		"F6_RemoveTakesFilesAndTrees", "F7_FollowsLinks", "F10_Append",
 	}
 }
 
@@ -129,6 +129,7 @@ func (m mutant) bed(t testing.TB) (good, bad Options) {
 		good = folderBed(t, m.on == ownProcess)
 		good.ProbePath, good.Probe = good.Probe, ""
 	}
+	good.LargeFile = 40 << 20
 	if m.hangs {
 		good.limits = limits{check: time.Minute, patience: 4 * time.Second, slack: 1500 * time.Millisecond, settle: 300 * time.Millisecond}
 	}
