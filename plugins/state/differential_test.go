@@ -327,7 +327,7 @@ func differ(t testing.TB, d *document, seed uint64, n int) {
 
 func TestADocumentBehavesAsARealFileSystem(t *testing.T) {
 	p := newProvider(t, Config{Store: "memory"}, "notes")
-	for seed := range uint64(300) {
+	for seed := range uint64(120) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { differ(t, create(t, p, ""), seed, 60) })
 	}
 }
