@@ -24,7 +24,7 @@ var (
 )
 
 // deadline is for what is polled for: far beyond what a loaded machine needs.
-const deadline = 60 * time.Second
+const deadline = 5 * time.Minute
 
 func sized(n int64) *Size { s := Size(n); return &s }
 
