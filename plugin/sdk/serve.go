@@ -24,8 +24,8 @@ const (
 	// their end by themselves.
 	terminateWait = 3 * time.Second
 	// lifelineWait ends the process whatever hangs: contract B4 gives two
-	// seconds from the host's end.
-	lifelineWait = 1500 * time.Millisecond
+	// seconds from the host's end, on a busy machine too.
+	lifelineWait = 1200 * time.Millisecond
 	// flushWait is for answers that are given but not yet sent.
 	flushWait = 250 * time.Millisecond
 	// stopServingWait is for go-plugin's own end, which removes the socket.
