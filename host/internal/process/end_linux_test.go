@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -154,16 +155,19 @@ func TestEscapedGrandchildWritesStderr(t *testing.T) {
 // child with it.
 func TestPluginOutlivesThreads(t *testing.T) {
 	p := start(t, testConfig(t, faults.Good))
-	for range 50 { // a goroutine that ends with its thread locked ends the thread
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread()
-		}()
-		<-done
-	}
-	if got := mustDo(t, p, "ping"); got != "pong" {
-		t.Errorf("ping: %q", got)
+	// A goroutine that ends with its thread locked ends the thread.
+	for range 30 {
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				runtime.LockOSThread()
+				_, _ = os.Stat("/") // in the kernel, so that others get threads too
+			})
+		}
+		all.Wait()
+		if got := mustDo(t, p, "ping"); got != "pong" {
+			t.Errorf("ping: %q", got)
+		}
 	}
 }
 
