@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ func (s *sizeFlag) String() string {
 	if *s == 0 {
 		return ""
 	}
-	return fmt.Sprint(int64(*s))
+	return strconv.FormatInt(int64(*s), 10)
 }
 
 func (s *sizeFlag) Type() string { return "size" }

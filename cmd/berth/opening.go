@@ -84,7 +84,7 @@ func (o *opening) remove(ctx context.Context, failure error) error {
 	ref, ok := o.ws.Ref()
 	if !ok {
 		var plugin *workspace.PluginError
-		if !interrupted && !(errors.As(failure, &plugin) && plugin.MayHaveExecuted) {
+		if !interrupted && (!errors.As(failure, &plugin) || !plugin.MayHaveExecuted) {
 			return nil // it was never made
 		}
 		if _, err := o.ws.WorkingDir(ctx); err != nil {

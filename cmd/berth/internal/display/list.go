@@ -22,7 +22,7 @@ const (
 // formats are the words that the flag takes.
 var formats = []string{string(Table), string(JSON), string(Names)}
 
-// Set, String and Type make a Format the value of a command line's flag.
+// Set makes a Format, with String and Type, the value of a command line's flag.
 func (f *Format) Set(s string) error {
 	for _, known := range formats {
 		if s == known {
@@ -33,6 +33,7 @@ func (f *Format) Set(s string) error {
 	return fmt.Errorf("want one of %s", strings.Join(formats, ", "))
 }
 
+// String returns the word that Set takes.
 func (f *Format) String() string { return string(*f) }
 
 // Type names the flag's argument in help texts.

@@ -24,8 +24,8 @@ func Labels(pairs []string) (map[string]string, error) {
 }
 
 // Config reads KEY=VALUE pairs into configuration, a later one over an earlier
-// one. Dots in a key lead into maps: env.LANG=C sets LANG in env. A value is
-// read as it would be in the configuration file: 2 is a number, true a boolean,
+// one. Dots in a key lead into maps; env.NAME is a variable, and its value text. Any
+// other value is read as it would be in the configuration file: 2 is a number, true a boolean,
 // "2" a string, [a, b] a list, {a: 1} a map, and whatever else a string.
 func Config(pairs []string) (map[string]any, error) {
 	config := map[string]any{}
@@ -33,6 +33,13 @@ func Config(pairs []string) (map[string]any, error) {
 		key, text, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, fmt.Errorf("%q: want KEY=VALUE, as in image=python:3.12-slim", key)
+		}
+		if name, ok := strings.CutPrefix(key, envPrefix); ok && name != "" {
+			// Variables are text, and their names may hold dots.
+			if err := setEnv(config, name, text); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		value, err := parseValue(text)
 		if err != nil {
@@ -43,6 +50,22 @@ func Config(pairs []string) (map[string]any, error) {
 		}
 	}
 	return config, nil
+}
+
+// envPrefix leads to every provider's key for the environment of commands.
+const envPrefix = "env."
+
+func setEnv(config map[string]any, name, value string) error {
+	env, ok := config["env"].(map[string]any)
+	if !ok {
+		if _, taken := config["env"]; taken {
+			return fmt.Errorf("key %q: env is set to a plain value before", envPrefix+name)
+		}
+		env = map[string]any{}
+		config["env"] = env
+	}
+	env[name] = value
+	return nil
 }
 
 // set puts value where the dotted key leads.
@@ -79,10 +102,10 @@ func parseValue(text string) (any, error) {
 	if strings.ContainsAny(text[:1], `[{"'`) {
 		return value, err
 	}
-	if err != nil || strings.Contains(text, "#") {
+	if strings.Contains(text, "#") {
 		return text, nil // a comment to YAML, a part of the value here
 	}
-	switch v := value.(type) {
+	switch v := value.(type) { // nil where it is no YAML, and so plain text
 	case bool, int, int64, uint64:
 		return v, nil
 	case float64:

@@ -30,7 +30,8 @@ func TestConfig(t *testing.T) {
 		{[]string{"x= spaced "}, `{"x":" spaced "}`},
 		{[]string{"x=[a, 2]"}, `{"x":["a",2]}`},
 		{[]string{"x={a: 1}"}, `{"x":{"a":1}}`},
-		{[]string{"env.A=1", "env.B=two"}, `{"env":{"A":1,"B":"two"}}`},
+		{[]string{"env.A=1", "env.B=two", "env.my.name='q'"}, `{"env":{"A":"1","B":"two","my.name":"'q'"}}`},
+		{[]string{"opts.A=1", "opts.b.c=two"}, `{"opts":{"A":1,"b":{"c":"two"}}}`},
 		{[]string{"x=1", "x=2"}, `{"x":2}`},
 		{[]string{"x={a: 1}", "x.b=2"}, `{"x":{"a":1,"b":2}}`},
 	} {
@@ -54,6 +55,8 @@ func TestConfigRefuses(t *testing.T) {
 		{[]string{"=x"}, "a name is missing"},
 		{[]string{"a..b=x"}, "a name is missing"},
 		{[]string{"a=1", "a.b=2"}, "plain value"},
+		{[]string{"env=1", "env.b=2"}, "plain value"},
+		{[]string{"env.=2"}, "a name is missing"},
 		{[]string{"key='secret"}, "not valid YAML"},
 		{[]string{"key=[secret"}, "not valid YAML"},
 	} {

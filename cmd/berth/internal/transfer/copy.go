@@ -125,11 +125,9 @@ func openTarget(ctx context.Context, to Endpoint, name string, isDir bool) (dst 
 		return nil, "", fmt.Errorf("%s is a file, not a folder", to.Side.describe(to.Path))
 	case err == nil:
 		// A link that the caller named is meant to be followed.
-		real, err := to.Side.real(ctx, to.Path)
-		if err != nil {
+		if to.Path, err = to.Side.real(ctx, to.Path); err != nil {
 			return nil, "", err
 		}
-		to.Path = real
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, "", err
 	default:

@@ -167,8 +167,9 @@ func (t *localTree) write(_ context.Context, name string, mode fs.FileMode, _ *w
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
-			t.root.Remove(temp)
+			// The first error is the one to tell.
+			_ = f.Close()
+			_ = t.root.Remove(temp)
 		}
 	}()
 	if _, err := copyContent(f, content); err != nil {

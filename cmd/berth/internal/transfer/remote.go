@@ -41,8 +41,8 @@ func (s *remoteSide) lstat(ctx context.Context, path string) (workspace.FileInfo
 }
 
 func (s *remoteSide) real(ctx context.Context, path string) (string, error) {
-	real, err := s.ws.RealPath(ctx, path)
-	return real, s.named(err)
+	resolved, err := s.ws.RealPath(ctx, path)
+	return resolved, s.named(err)
 }
 
 // split does not clean the path as a whole: what a/.. means, where a is a link,
