@@ -24,28 +24,26 @@ func Labels(pairs []string) (map[string]string, error) {
 }
 
 // Config reads KEY=VALUE pairs into configuration, a later one over an earlier
-// one. Dots in a key lead into maps; env.NAME is a variable, and its value text. Any
-// other value is read as it would be in the configuration file: 2 is a number, true a boolean,
-// "2" a string, [a, b] a list, {a: 1} a map, and whatever else a string.
-func Config(pairs []string) (map[string]any, error) {
-	config := map[string]any{}
+// one. Dots in a key lead into maps; env.NAME is a variable, and its value text.
+// Any other value is read as it would be in the configuration file: 2 is a
+// number, true a boolean, "2" a string, [a, b] a list, {a: 1} a map, and whatever
+// else a string.
+func Config(pairs []string) (config map[string]any, err error) {
+	config = map[string]any{}
 	for _, pair := range pairs {
 		key, text, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, fmt.Errorf("%q: want KEY=VALUE, as in image=python:3.12-slim", key)
 		}
-		if name, ok := strings.CutPrefix(key, envPrefix); ok && name != "" {
+		path := strings.Split(key, ".")
+		var value any = text
+		if strings.HasPrefix(key, envPrefix) {
 			// Variables are text, and their names may hold dots.
-			if err := setEnv(config, name, text); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		value, err := parseValue(text)
-		if err != nil {
+			path = strings.SplitN(key, ".", 2)
+		} else if value, err = parseValue(text); err != nil {
 			return nil, fmt.Errorf("%s: its value is not valid YAML: close the quotes or brackets that it begins with, or quote it as a whole", key)
 		}
-		if err := set(config, key, value); err != nil {
+		if err := set(config, path, value); err != nil {
 			return nil, err
 		}
 	}
@@ -55,34 +53,21 @@ func Config(pairs []string) (map[string]any, error) {
 // envPrefix leads to every provider's key for the environment of commands.
 const envPrefix = "env."
 
-func setEnv(config map[string]any, name, value string) error {
-	env, ok := config["env"].(map[string]any)
-	if !ok {
-		if _, taken := config["env"]; taken {
-			return fmt.Errorf("key %q: env is set to a plain value before", envPrefix+name)
-		}
-		env = map[string]any{}
-		config["env"] = env
-	}
-	env[name] = value
-	return nil
-}
-
-// set puts value where the dotted key leads.
-func set(config map[string]any, key string, value any) error {
-	parts := strings.Split(key, ".")
-	for i, part := range parts {
+// set puts value where the path leads.
+func set(config map[string]any, path []string, value any) error {
+	key := strings.Join(path, ".")
+	for i, part := range path {
 		if part == "" {
 			return fmt.Errorf("key %q: a name is missing: want KEY=VALUE or KEY.KEY=VALUE", key)
 		}
-		if i == len(parts)-1 {
+		if i == len(path)-1 {
 			config[part] = value
 			return nil
 		}
 		next, ok := config[part].(map[string]any)
 		if !ok {
 			if _, taken := config[part]; taken {
-				return fmt.Errorf("key %q: %s is set to a plain value before", key, strings.Join(parts[:i+1], "."))
+				return fmt.Errorf("key %q: %s is set to a plain value before", key, strings.Join(path[:i+1], "."))
 			}
 			next = map[string]any{}
 			config[part] = next
