@@ -17,7 +17,7 @@ const (
 	exitUsage   = 2   // the command line is wrong; nothing was done
 	exitTimeout = 124 // a command was stopped at its timeout
 	exitFailure = 125 // berth itself, or what it asked of a provider, failed
-	exitPipe    = 141 // nobody reads stdout any more, as if SIGPIPE had ended berth
+	exitPipe    = 141 // nobody reads the output any more, as if SIGPIPE had ended berth
 )
 
 // codeError is the exit code of a command that ended by itself.
@@ -43,7 +43,7 @@ func (a *app) exit(ctx context.Context, err error) int {
 	switch {
 	case err == nil && !a.stdout.closed.Load():
 		return 0
-	case a.stdout.closed.Load():
+	case a.stdout.closed.Load(), a.stderr.closed.Load() && errors.Is(err, syscall.EPIPE):
 		return exitPipe
 	case errors.As(err, &code):
 		return code.code

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -47,30 +48,21 @@ func parseRefOrPath(cmd *cobra.Command, arg string) (refPath, error) {
 // opened once.
 func (a *app) each(paths []refPath, do func(workspace.Workspace, refPath) error) error {
 	handles := map[workspace.Ref]workspace.Workspace{}
-	var first error
+	var errs []error
 	for _, p := range paths {
 		ws, ok := handles[p.ref]
-		var err error
 		if !ok {
-			if ws, err = a.attach(p.ref); err == nil {
-				handles[p.ref] = ws
+			var err error
+			if ws, err = a.attach(p.ref); err != nil {
+				errs = append(errs, err)
+				continue
 			}
+			handles[p.ref] = ws
 		}
-		if err == nil {
-			err = in(p.ref, do(ws, p))
-		}
-		switch {
-		case err == nil:
-		case len(paths) == 1:
-			return err
-		case first == nil:
-			first = err
-		default:
-			a.say("%v", err)
-		}
+		errs = append(errs, in(p.ref, do(ws, p)))
 		if a.stdout.closed.Load() {
 			break
 		}
 	}
-	return first
+	return errors.Join(errs...)
 }
