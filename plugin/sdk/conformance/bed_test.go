@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,17 +20,17 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// buildProbe builds the probe once for all tests of this package.
+// probeDir is for what all tests of this package share; TestMain removes it.
+func probeDir() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("conformance-%d", os.Getpid()))
+}
+
+// buildProbe builds the probe once.
 var buildProbe = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "conformance")
-	if err != nil {
+	if err := os.Mkdir(probeDir(), 0o700); err != nil {
 		return "", err
 	}
-	path, err := BuildProbe(context.Background(), dir, "", "")
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return path, nil
+	return BuildProbe(context.Background(), probeDir(), "", "")
 })
 
 func probeBinary(t testing.TB) string {

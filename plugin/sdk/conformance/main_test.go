@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,5 +19,11 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == wire.BinaryPrefix+folderPlugin {
 		sdk.Serve(newFolderPlugin())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(probeDir()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
 }

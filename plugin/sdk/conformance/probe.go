@@ -22,7 +22,8 @@ const (
 	probeMode    = 0o755
 )
 
-// BuildProbe builds the probe binary for a system into dir and returns its
+// BuildProbe builds the probe binary for a system, this machine's if both are
+// empty, into dir and returns its
 // path: to bake it into an image, or to build it once for several runs.
 func BuildProbe(ctx context.Context, dir, goos, goarch string) (string, error) {
 	out := filepath.Join(dir, probeName)
