@@ -116,6 +116,7 @@ func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instan
 		// All of these may be a connection that broke. inst.Error waits a moment
 		// for the process's end, which is what tells.
 		fault := inst.Error(op.name, op.runID, err, op.changes)
+		fault.Workspace = op.on
 		return exited(inst), fault
 	case codes.ResourceExhausted:
 		return false, p.tooLarge(inst, op, st)
@@ -136,7 +137,7 @@ func (p *provider) remote(detail *berthv1.ErrorDetail) error {
 // fault is a plugin that did not do what the protocol asks for; it lives on.
 func (p *provider) fault(inst *supervisor.Instance, op operation, reason string) *workspace.PluginError {
 	return &workspace.PluginError{
-		Provider: p.name, Op: op.name, RunID: op.runID, PID: inst.PID(),
+		Provider: p.name, Op: op.name, Workspace: op.on, RunID: op.runID, PID: inst.PID(),
 		MayHaveExecuted: op.changes, Reason: reason,
 	}
 }

@@ -62,7 +62,7 @@ func (h *handle) Lstat(ctx context.Context, file string) (workspace.FileInfo, er
 // info reads what a plugin tells of one file.
 func (h *handle) info(op string, info *berthv1.FileInfo) (workspace.FileInfo, error) {
 	if info == nil {
-		return workspace.FileInfo{}, &workspace.PluginError{Provider: h.p.name, Op: op, Reason: "the plugin answered without saying anything of the file"}
+		return workspace.FileInfo{}, &workspace.PluginError{Provider: h.p.name, Op: op, Workspace: h.on(), Reason: "the plugin answered without saying anything of the file"}
 	}
 	return wire.ToFileInfo(info), nil
 }
@@ -224,7 +224,7 @@ func (h *handle) RealPath(ctx context.Context, file string) (string, error) {
 	}
 	resolved := string(resp.GetPath())
 	if !path.IsAbs(resolved) || strings.IndexByte(resolved, 0) >= 0 {
-		return "", &workspace.PluginError{Provider: h.p.name, Op: name, Reason: fmt.Sprintf("the plugin answered %q, which is no absolute path", shorten(resolved))}
+		return "", &workspace.PluginError{Provider: h.p.name, Op: name, Workspace: h.on(), Reason: fmt.Sprintf("the plugin answered %q, which is no absolute path", shorten(resolved))}
 	}
 	return resolved, nil
 }

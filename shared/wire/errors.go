@@ -191,6 +191,7 @@ func ToDetail(err error) (detail *berthv1.ErrorDetail) {
 			Provider: cut(plug.Provider, maxErrorWord), Op: cut(plug.Op, maxErrorWord), RunId: cut(plug.RunID, maxErrorWord),
 			Pid: int64(plug.PID), ExitStatus: cut(plug.ExitStatus, maxErrorWord), Stderr: lastLines(plug.Stderr),
 			MayHaveExecuted: plug.MayHaveExecuted, Reason: cut(plug.Reason, MaxErrorText),
+			Workspace: cut(plug.Workspace, maxErrorWord),
 		}
 	}
 	return detail
@@ -249,6 +250,7 @@ func FromDetail(detail *berthv1.ErrorDetail) error {
 			Provider: string(p.GetProvider()), Op: string(p.GetOp()), RunID: string(p.GetRunId()),
 			PID: int(p.GetPid()), ExitStatus: string(p.GetExitStatus()), Stderr: ToBytesList(p.GetStderr()),
 			MayHaveExecuted: p.GetMayHaveExecuted(), Reason: string(p.GetReason()),
+			Workspace: string(p.GetWorkspace()),
 		})
 	}
 	if p := detail.GetPath(); p != nil {

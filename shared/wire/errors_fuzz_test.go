@@ -54,7 +54,7 @@ func FuzzB5_ErrorsCross(f *testing.F) {
 		}
 		if bit(7) {
 			plugin := &workspace.PluginError{
-				Provider: op, Op: path, RunID: more, PID: int(int32(number)), ExitStatus: text,
+				Provider: op, Op: path, Workspace: text, RunID: more, PID: int(int32(number)), ExitStatus: text,
 				MayHaveExecuted: bit(8), Reason: text,
 			}
 			if bit(9) {

@@ -75,7 +75,7 @@ func crossings() map[string]error {
 		"output limit":              &workspace.OutputLimitError{Limit: 10 << 20},
 		"output limit, all":         &workspace.OutputLimitError{Limit: 1<<63 - 1, Survivors: odd},
 		"plugin":                    &workspace.PluginError{Provider: "docker", Op: "start", Reason: "not found"},
-		"plugin, all":               &workspace.PluginError{Provider: odd, Op: odd, RunID: odd, PID: 1<<31 - 1, ExitStatus: odd, Stderr: []string{odd, "", odd}, MayHaveExecuted: true, Reason: odd},
+		"plugin, all":               &workspace.PluginError{Provider: odd, Op: odd, Workspace: odd, RunID: odd, PID: 1<<31 - 1, ExitStatus: odd, Stderr: []string{odd, "", odd}, MayHaveExecuted: true, Reason: odd},
 		"wrapped plugin":            fmt.Errorf("opening: %w", &workspace.PluginError{Provider: "k", Op: "run", Reason: "died", MayHaveExecuted: true}),
 		"plugin and transient":      errors.Join(&workspace.PluginError{Provider: "k", Op: "run"}, workspace.ErrTransient),
 		"all typed":                 errors.Join(&workspace.TimeoutError{Timeout: 1}, &workspace.OutputLimitError{Limit: 2}, &workspace.PluginError{Provider: "p"}, &fs.PathError{Op: "o", Path: "p", Err: syscall.EIO}),
@@ -205,14 +205,14 @@ func TestB5_HugeErrorsAreCut(t *testing.T) {
 		&os.LinkError{Op: huge, Old: huge, New: huge, Err: fmt.Errorf("%s: %w", huge, syscall.ENOSPC)},
 		&workspace.TimeoutError{Timeout: 1, Survivors: huge},
 		&workspace.OutputLimitError{Limit: 1, Survivors: huge},
-		&workspace.PluginError{Provider: huge, Op: huge, RunID: huge, ExitStatus: huge, Stderr: long, Reason: huge},
+		&workspace.PluginError{Provider: huge, Op: huge, Workspace: huge, RunID: huge, ExitStatus: huge, Stderr: long, Reason: huge},
 	)
 	for name, want := range map[string]error{
 		"text":          errors.New(strings.Repeat(huge, 20)), // over any limit of gRPC
 		"path":          &fs.PathError{Op: huge, Path: huge, Err: fmt.Errorf("%s: %w", huge, syscall.ENAMETOOLONG)},
 		"link":          &os.LinkError{Op: huge, Old: huge, New: huge, Err: syscall.ENOSPC},
 		"timeout":       &workspace.TimeoutError{Survivors: huge},
-		"plugin":        &workspace.PluginError{Provider: huge, Op: huge, RunID: huge, ExitStatus: huge, Stderr: lines, Reason: huge},
+		"plugin":        &workspace.PluginError{Provider: huge, Op: huge, Workspace: huge, RunID: huge, ExitStatus: huge, Stderr: lines, Reason: huge},
 		"long lines":    &workspace.PluginError{Stderr: long},
 		"no lines":      &workspace.PluginError{Stderr: empty},
 		"all of it":     fmt.Errorf("%s: %w: %w", huge, workspace.ErrUnavailable, all),

@@ -73,6 +73,9 @@ type PluginError struct {
 	Provider string
 	// Op is what was being done, such as "start", "run" or "stat".
 	Op string
+	// Workspace is the ref of the workspace that it was done to, or words for one
+	// that has none yet; empty if the call was not about one.
+	Workspace string
 	// RunID is the host's name of the run, if the call was one.
 	RunID string
 	// PID is the plugin's process, zero if none was started.
@@ -94,6 +97,9 @@ func (e *PluginError) Error() string {
 	fmt.Fprintf(&b, "provider %s: %s", e.Provider, e.Op)
 	if e.RunID != "" {
 		fmt.Fprintf(&b, " %s", e.RunID)
+	}
+	if e.Workspace != "" {
+		fmt.Fprintf(&b, " in %s", e.Workspace)
 	}
 	fmt.Fprintf(&b, ": %s", e.Reason)
 	var facts []string

@@ -4334,8 +4334,10 @@ type PluginDetail struct {
 	Stderr          [][]byte `protobuf:"bytes,6,rep,name=stderr,proto3" json:"stderr,omitempty"`
 	MayHaveExecuted bool     `protobuf:"varint,7,opt,name=may_have_executed,json=mayHaveExecuted,proto3" json:"may_have_executed,omitempty"`
 	Reason          []byte   `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The ref of the workspace that the call was about, or words for it.
+	Workspace     []byte `protobuf:"bytes,9,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PluginDetail) Reset() {
@@ -4420,6 +4422,13 @@ func (x *PluginDetail) GetMayHaveExecuted() bool {
 func (x *PluginDetail) GetReason() []byte {
 	if x != nil {
 		return x.Reason
+	}
+	return nil
+}
+
+func (x *PluginDetail) GetWorkspace() []byte {
+	if x != nil {
+		return x.Workspace
 	}
 	return nil
 }
@@ -4717,7 +4726,7 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\tsurvivors\x18\x03 \x01(\fR\tsurvivors\"G\n" +
 	"\x11OutputLimitDetail\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x03R\x05limit\x12\x1c\n" +
-	"\tsurvivors\x18\x02 \x01(\fR\tsurvivors\"\xe0\x01\n" +
+	"\tsurvivors\x18\x02 \x01(\fR\tsurvivors\"\xfe\x01\n" +
 	"\fPluginDetail\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\fR\bprovider\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\fR\x02op\x12\x15\n" +
@@ -4727,7 +4736,8 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"exitStatus\x12\x16\n" +
 	"\x06stderr\x18\x06 \x03(\fR\x06stderr\x12*\n" +
 	"\x11may_have_executed\x18\a \x01(\bR\x0fmayHaveExecuted\x12\x16\n" +
-	"\x06reason\x18\b \x01(\fR\x06reason2\xbe\v\n" +
+	"\x06reason\x18\b \x01(\fR\x06reason\x12\x1c\n" +
+	"\tworkspace\x18\t \x01(\fR\tworkspace2\xbe\v\n" +
 	"\bProvider\x12A\n" +
 	"\bDescribe\x12\x19.berth.v1.DescribeRequest\x1a\x1a.berth.v1.DescribeResponse\x12D\n" +
 	"\tConfigure\x12\x1a.berth.v1.ConfigureRequest\x1a\x1b.berth.v1.ConfigureResponse\x12;\n" +

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/host"
+)
+
+// bench is what every row needs.
+type bench struct {
+	host *host.Host
+	bin  string // folder of the plugin binaries
+	dir  string // scratch
+	out  io.Writer
+}
+
+// samples are the durations of one piece of work, done again and again.
+type samples []time.Duration
+
+// measure does the work n times, after some that warm up.
+func measure(n int, work func() error) (samples, error) {
+	for range max(1, n/20) {
+		if err := work(); err != nil {
+			return nil, err
+		}
+	}
+	taken := make(samples, n)
+	for i := range taken {
+		begin := time.Now()
+		if err := work(); err != nil {
+			return nil, err
+		}
+		taken[i] = time.Since(begin)
+	}
+	slices.Sort(taken)
+	return taken, nil
+}
+
+func (s samples) at(percent int) time.Duration { return s[(len(s)-1)*percent/100] }
+
+// compare measures the work and its baseline and prints a row. The two take
+// turns in blocks, so that a change of the machine's pace hits both.
+func (b *bench) compare(name, aim, baseline, provider string, n int, work, base func() error) error {
+	var ours, theirs samples
+	before := cpuTime(b.pid(provider))
+	const blocks = 4
+	for range blocks {
+		s, err := measure(n/blocks, work)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		ours = append(ours, s...)
+		if s, err = measure(n/blocks, base); err != nil {
+			return fmt.Errorf("%s: %s: %w", name, baseline, err)
+		}
+		theirs = append(theirs, s...)
+	}
+	slices.Sort(ours)
+	slices.Sort(theirs)
+	spent := "each start is one"
+	if pid := b.pid(provider); pid != 0 && provider != "" {
+		spent = fmt.Sprintf("pid %d, %v", pid, (cpuTime(pid) - before).Round(time.Millisecond))
+	}
+	fmt.Fprintf(b.out, "%s\t%v\t%v\t%.2f\t%s\t%v\t%s\t%s\n", name,
+		round(ours.at(50)), round(ours.at(95)), float64(ours.at(50))/float64(theirs.at(50)),
+		baseline, round(theirs.at(50)), aim, spent)
+	return nil
+}
+
+func round(d time.Duration) time.Duration {
+	if d > 10*time.Millisecond {
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Microsecond)
+}
+
+// pid is the provider's plugin process, zero while there is none.
+func (b *bench) pid(provider string) int {
+	for _, p := range b.host.Providers() {
+		if p.Name == provider {
+			return p.PID
+		}
+	}
+	return 0
+}
+
+// clockTick is USER_HZ, which Linux fixes at 100 for everyone.
+const clockTick = 10 * time.Millisecond
+
+// cpuTime is the processor time that a process has spent, by /proc.
+func cpuTime(pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The fields after the command's name, which may hold anything but ")".
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	const utime, stime = 11, 12
+	if len(fields) <= stime {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[utime])
+	system, _ := strconv.Atoi(fields[stime])
+	return time.Duration(user+system) * clockTick
+}
+
+// resetPeak forgets a process's peak of memory.
+func resetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
+// memory reads a size from /proc/PID/status, in bytes: VmHWM is the peak of what
+// is resident, VmRSS what is resident now.
+func memory(pid int, key string) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, key+":"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
