@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -13,6 +14,9 @@ const (
 	progressDelay = time.Second
 	// progressInterval is how often the bar is drawn at most.
 	progressInterval = 100 * time.Millisecond
+	// progressWidth is the bar's, in columns: with the figures beside it, it fits
+	// the narrowest terminals that are used.
+	progressWidth = 20
 	// unknownSize is a copy whose end is not known before.
 	unknownSize = -1
 )
@@ -20,24 +24,40 @@ const (
 // progress shows how far a copy is, on stderr if that is a terminal. The zero
 // value shows nothing.
 type progress struct {
-	app *app
+	out io.Writer
 
-	mu    sync.Mutex
-	total int64
-	done  int64
-	start time.Time
-	bar   *progressbar.ProgressBar // nil before progressDelay
+	mu          sync.Mutex
+	bar         *progressbar.ProgressBar // nil before begin
+	done, total int64
 }
 
 func (a *app) newProgress(quiet bool) *progress {
-	if quiet || !a.stderr.isTerminal() || a.verbose {
+	if quiet || a.verbose || !a.stderr.isTerminal() {
 		return &progress{}
 	}
-	return &progress{app: a, start: time.Now()}
+	return &progress{out: &lateWriter{w: a.stderr, from: time.Now().Add(progressDelay)}}
 }
 
 // begin tells how many bytes there will be.
-func (p *progress) begin(total int64) { p.total = total }
+func (p *progress) begin(total int64) {
+	if p.out == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.total = total
+	p.bar = progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(p.out),
+		progressbar.OptionSetWidth(progressWidth),
+		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowTotalBytes(true),
+		progressbar.OptionShowCount(),
+		progressbar.OptionUseIECUnits(true),
+		progressbar.OptionThrottle(progressInterval),
+		progressbar.OptionSetPredictTime(true),
+		progressbar.OptionClearOnFinish(),
+	)
+}
 
 // Write counts what passes by.
 func (p *progress) Write(data []byte) (int, error) {
@@ -46,33 +66,14 @@ func (p *progress) Write(data []byte) (int, error) {
 }
 
 func (p *progress) add(n int) {
-	if p.app == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += int64(n)
-	if p.bar == nil {
-		if time.Since(p.start) < progressDelay {
-			return
-		}
-		p.bar = progressbar.NewOptions64(p.total,
-			progressbar.OptionSetWriter(p.app.stderr),
-			progressbar.OptionShowBytes(true),
-			progressbar.OptionShowTotalBytes(true),
-			progressbar.OptionUseIECUnits(true),
-			progressbar.OptionThrottle(progressInterval),
-			progressbar.OptionSetPredictTime(true),
-			progressbar.OptionFullWidth(),
-			progressbar.OptionClearOnFinish(),
-		)
+	// A bar that cannot be drawn is no reason to stop a copy, and a file that
+	// has grown since it was counted none to draw beyond the end.
+	if p.bar != nil && (p.total == unknownSize || p.done <= p.total) {
+		_ = p.bar.Set64(p.done)
 	}
-	// A bar that cannot be drawn is no reason to stop a copy. Its own maximum
-	// is one, and a file may have grown since it was counted.
-	if p.total != unknownSize && p.done > p.total {
-		return
-	}
-	_ = p.bar.Set64(p.done)
 }
 
 // end takes the bar away, so that what is said next stands alone.
@@ -83,4 +84,17 @@ func (p *progress) end() {
 		_ = p.bar.Clear()
 		_ = p.bar.Exit()
 	}
+}
+
+// lateWriter drops what is written before its time.
+type lateWriter struct {
+	w    io.Writer
+	from time.Time
+}
+
+func (l *lateWriter) Write(p []byte) (int, error) {
+	if time.Now().Before(l.from) {
+		return len(p), nil
+	}
+	return l.w.Write(p)
 }
