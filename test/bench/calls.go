@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,8 +41,8 @@ func stat(ctx context.Context, b *bench) error {
 		return err
 	}
 	return b.compare("stat, state", "0.3 ms", "the same in process", "state", 4000,
-		func() error { _, err := ws.Stat(ctx, "a/file.txt"); return err },
-		func() error { _, err := direct.Stat(ctx, "/a/file.txt"); return err })
+		plain(func() error { _, err := ws.Stat(ctx, "a/file.txt"); return err }),
+		plain(func() error { _, err := direct.Stat(ctx, "/a/file.txt"); return err }))
 }
 
 // directState is a workspace of the state provider without host, plugin or SDK.
@@ -68,29 +70,26 @@ func noop(ctx context.Context, b *bench) error {
 		return err
 	}
 	return b.compare("no-op command, local", "2 ms", "fork+exec", "local", 1000,
-		func() error { _, err := ws.Run(ctx, workspace.Command{Args: []string{"/bin/true"}}); return err },
-		func() error { return exec.CommandContext(ctx, "/bin/true").Run() })
+		plain(func() error { _, err := ws.Run(ctx, workspace.Command{Args: []string{"/bin/true"}}); return err }),
+		plain(func() error { return exec.CommandContext(ctx, "/bin/true").Run() }))
 }
 
 // start is from nothing to a plugin's first answer, against the least that
 // go-plugin itself can do: its stock runner and a server without services.
 func start(ctx context.Context, b *bench) error {
+	empty := filepath.Join(b.dir, "empty")
 	return b.compare("plugin start to first answer, local", "50 ms", "go-plugin's own minimal start", "", 60,
-		func() error {
-			h, err := host.New(host.Config{PluginDirs: []string{b.bin}, DataDir: b.dir, Providers: map[string]host.Provider{"local": {}}})
+		func() (func() error, error) {
+			h, err := host.New(host.Config{PluginDirs: []string{b.bin}, DataDir: empty, Providers: map[string]host.Provider{"local": {}}})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			_, err = h.Check(ctx, "local")
-			b.stopLater(h)
-			return err
+			for info, listErr := range h.List(ctx, "local", workspace.ListOptions{}) {
+				err = cmp.Or(listErr, fmt.Errorf("a new data folder holds %s", info.Ref))
+			}
+			return h.Close, err
 		},
 		startMinimal)
-}
-
-// stopLater closes a host outside what is measured.
-func (b *bench) stopLater(h *host.Host) {
-	go h.Close() // the process ends after all of them, or they end with it
 }
 
 var minimalHandshake = plugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "BERTH_BENCH_PLUGIN", MagicCookieValue: "1"}
@@ -117,10 +116,10 @@ func serveMinimal() bool {
 	return true
 }
 
-func startMinimal() error {
+func startMinimal() (after func() error, err error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client := plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  minimalHandshake,
@@ -130,10 +129,10 @@ func startMinimal() error {
 		Logger:           hclog.NewNullLogger(),
 		StartTimeout:     10 * time.Second,
 	})
-	defer func() { go client.Kill() }() // outside what is measured
+	after = func() error { client.Kill(); return nil }
 	protocol, err := client.Client()
 	if err != nil {
-		return err
+		return after, err
 	}
-	return protocol.Ping()
+	return after, protocol.Ping()
 }

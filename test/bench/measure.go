@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,20 +24,31 @@ type bench struct {
 // samples are the durations of one piece of work, done again and again.
 type samples []time.Duration
 
+// work is what is measured: it returns what is to be done afterwards, outside
+// the measurement, or nil.
+type work func() (after func() error, err error)
+
+// plain is work that leaves nothing to do.
+func plain(do func() error) work {
+	return func() (func() error, error) { return nil, do() }
+}
+
 // measure does the work n times, after some that warm up.
-func measure(n int, work func() error) (samples, error) {
-	for range max(1, n/20) {
-		if err := work(); err != nil {
-			return nil, err
-		}
-	}
-	taken := make(samples, n)
-	for i := range taken {
+func measure(n int, do work) (samples, error) {
+	taken := make(samples, 0, n)
+	for i := -max(1, n/20); i < n; i++ {
 		begin := time.Now()
-		if err := work(); err != nil {
+		after, err := do()
+		spent := time.Since(begin)
+		if after != nil {
+			err = errors.Join(err, after())
+		}
+		if err != nil {
 			return nil, err
 		}
-		taken[i] = time.Since(begin)
+		if i >= 0 {
+			taken = append(taken, spent)
+		}
 	}
 	slices.Sort(taken)
 	return taken, nil
@@ -46,12 +58,12 @@ func (s samples) at(percent int) time.Duration { return s[(len(s)-1)*percent/100
 
 // compare measures the work and its baseline and prints a row. The two take
 // turns in blocks, so that a change of the machine's pace hits both.
-func (b *bench) compare(name, aim, baseline, provider string, n int, work, base func() error) error {
+func (b *bench) compare(name, aim, baseline, provider string, n int, do, base work) error {
 	var ours, theirs samples
 	before := cpuTime(b.pid(provider))
 	const blocks = 4
 	for range blocks {
-		s, err := measure(n/blocks, work)
+		s, err := measure(n/blocks, do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -64,15 +64,15 @@ func (b *bench) transfer(ctx context.Context, provider string, ws workspace.Work
 			return err
 		}
 		spent := cpuTime(pid)
-		ours, err := measure(rounds, func() error { return way.work(ctx, ws, "bench.bin", size) })
+		ours, err := measure(rounds, plain(func() error { return way.work(ctx, ws, "bench.bin", size) }))
 		if err != nil {
 			return err
 		}
 		peakHost, peakPlugin := memory(os.Getpid(), "VmHWM"), memory(pid, "VmHWM")
 		spent = cpuTime(pid) - spent
-		base, err := measure(rounds, func() error {
+		base, err := measure(rounds, plain(func() error {
 			return way.work(ctx, direct, direct.(interface{ WorkingDir() string }).WorkingDir()+"/bench.bin", size)
-		})
+		}))
 		if err != nil {
 			return err
 		}
