@@ -203,11 +203,15 @@ func startMutants() []mutant {
 				cmd.Stdin = strings.NewReader("x")
 			}
 		})},
-		{check: "C2_StdinIsAtItsEnd", fault: "never closes stdin", hangs: true, bend: bendCommand(func(cmd *workspace.Command) {
-			if cmd.Stdin == nil {
-				r, _ := io.Pipe()
-				cmd.Stdin = r
-			}
+		{check: "C2_StdinIsAtItsEnd", fault: "never closes stdin", hangs: true, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
+			return &bent{Workspace: ws, run: func(ctx context.Context, cmd workspace.Command) (*workspace.Result, error) {
+				if cmd.Stdin == nil {
+					r, w := io.Pipe()
+					context.AfterFunc(ctx, func() { w.Close() }) // when the check is over
+					cmd.Stdin = r
+				}
+				return ws.Run(ctx, cmd)
+			}}
 		})},
 		{check: "C2_StdinIsDelivered", fault: "loses the last byte of stdin", bend: bendCommand(func(cmd *workspace.Command) {
 			if cmd.Stdin != nil {

@@ -22,9 +22,9 @@ const (
 	probeMode    = 0o755
 )
 
-// BuildProbe builds the probe binary for a system, this machine's if both are
-// empty, into dir and returns its
-// path: to bake it into an image, or to build it once for several runs.
+// BuildProbe builds the probe binary for a system, or with neither for this
+// machine's, into dir and returns its path: to bake it into an image, or to
+// build it once for several runs.
 func BuildProbe(ctx context.Context, dir, goos, goarch string) (string, error) {
 	out := filepath.Join(dir, probeName)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, probePackage) //nolint:gosec // our own package
