@@ -100,8 +100,9 @@ const (
 	// leftoverTimeout is well over the two seconds in which a plugin ends after
 	// its host, on a machine that has other things to do.
 	leftoverTimeout = 20 * time.Second
-	// suiteTimeout ends a script that hangs, with the stacks of what hangs.
-	suiteTimeout = 5 * time.Minute
+	// suiteTimeout ends a script that hangs, with the stacks of what hangs, before
+	// go test ends everything at its ten minutes.
+	suiteTimeout = 9 * time.Minute
 	// scriptTimeout bounds what must come soon, on such a machine.
 	scriptTimeout = time.Minute
 	pollInterval  = 20 * time.Millisecond
