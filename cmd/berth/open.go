@@ -41,7 +41,7 @@ func (a *app) open(ctx context.Context, provider string, flags *openFlags, opts 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, o.end()) }() //nolint:contextcheck // also when ctx has ended
+	defer func() { err = errors.Join(err, o.end()) }()
 	ref, dir, err := o.open(ctx)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (a *app) runIn(ctx context.Context, provider string, flags *openFlags, opts
 		if remove {
 			err = errors.Join(err, o.remove(ctx, err))
 		}
-		err = errors.Join(err, o.end()) //nolint:contextcheck // also when ctx has ended
+		err = errors.Join(err, o.end())
 	}()
 	ref, _, err := o.open(ctx)
 	if err == nil {
