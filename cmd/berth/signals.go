@@ -11,7 +11,12 @@ import (
 // interruption is why a context ended: a signal to berth.
 type interruption struct{ signal syscall.Signal }
 
-func (i *interruption) Error() string { return fmt.Sprintf("interrupted by %v", i.signal) }
+func (i *interruption) Error() string {
+	if i.signal == syscall.SIGINT {
+		return "interrupted"
+	}
+	return fmt.Sprintf("stopped by a signal: %v", i.signal)
+}
 
 // exitCode is what shells say of a program that died of the signal.
 func (i *interruption) exitCode() int { return 128 + int(i.signal) }
