@@ -158,7 +158,14 @@ func (e *env) unread(t testing.TB, cmd workspace.Command) (workspace.Process, *g
 	if err != nil {
 		t.Fatalf("start %s: %v", describe(cmd), err)
 	}
-	within(t, e.opts.limits.patience, "the first output", func() struct{} { <-g.first; return struct{}{} })
+	timer := time.NewTimer(e.opts.limits.patience)
+	defer timer.Stop()
+	select {
+	case <-g.first:
+	case <-timer.C:
+		close(g.open)
+		t.Fatalf("%s: no output after %v", describe(cmd), e.opts.limits.patience)
+	}
 	return p, g
 }
 

@@ -131,9 +131,7 @@ func checkStreaming(t testing.TB, e *env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := func() string {
-		return within(t, e.opts.limits.patience, "a line of a command that goes on", func() string { return <-out.lines })
-	}
+	next := func() string { return out.next(t, e, "a line of a command that goes on") }
 	if line := next(); line != "ready" {
 		t.Fatalf("the command said %q, want ready", line)
 	}

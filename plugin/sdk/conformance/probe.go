@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -238,6 +239,20 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	}
 }
 
+// next returns the next line, or says so if none comes.
+func (w *lineWriter) next(t testing.TB, e *env, what string) string {
+	t.Helper()
+	timer := time.NewTimer(e.opts.limits.patience)
+	defer timer.Stop()
+	select {
+	case line := <-w.lines:
+		return line
+	case <-timer.C:
+		t.Fatalf("%s: no answer after %v", what, e.opts.limits.patience)
+		return ""
+	}
+}
+
 // started starts a command that says ready, and returns when it has.
 func (e *env) started(t testing.TB, ctx context.Context, ws workspace.Workspace, cmd workspace.Command) workspace.Process { //nolint:revive // t first, as everywhere here
 	t.Helper()
@@ -253,8 +268,7 @@ func (e *env) started(t testing.TB, ctx context.Context, ws workspace.Workspace,
 	if err, ok := p.(error); ok {
 		t.Fatalf("start %s: %v", describe(cmd), err)
 	}
-	line := within(t, e.opts.limits.patience, describe(cmd)+" says ready", func() string { return <-out.lines })
-	if line != "ready" {
+	if line := out.next(t, e, describe(cmd)+" says ready"); line != "ready" {
 		t.Fatalf("%s said %q, want ready", describe(cmd), line)
 	}
 	return p.(workspace.Process)
