@@ -12,7 +12,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test cover fuzz lint vet generate generate-check bench vulncheck clean
+.PHONY: help build demo test test-python cover fuzz lint vet generate generate-check bench vulncheck clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,10 @@ demo: build ## Show the main job on real plugin processes
 	$(BIN)/berth-demo
 
 test: ## Run every test that needs no engine, with the race detector (needs a C compiler)
-	@set -e; for m in $(MODULES); do (cd $$m && $(GO) test -race $(TESTFLAGS) ./...); done
+	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test -race $(TESTFLAGS) ./...) || status=1; done; exit $$status
+
+test-python: ## Check the example provider in Python (needs python3 with venv, and PyPI)
+	@$(GO) test -tags python $(TESTFLAGS) ./examples/provider-python
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...
