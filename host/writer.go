@@ -129,6 +129,12 @@ func (w *writer) Close() error {
 	if w.done {
 		return w.err
 	}
+	// A context that has ended may not have reached the stream yet: the end must
+	// not be sent on it.
+	if w.ctx.Err() != nil {
+		w.finish(w.gone())
+		return w.err
+	}
 	// Publishing may take a service long: it is a call that changes something.
 	timer := time.AfterFunc(w.h.p.host.deadlines.Change, func() { w.watch.cancel(errDeadline) })
 	defer timer.Stop()
