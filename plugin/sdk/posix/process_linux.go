@@ -226,17 +226,18 @@ func (p *process) releaseWhenDone() {
 	}
 }
 
-// stopped answers the oldest Stop.
+// stopped answers every Stop: the supervisor tells once that the tree is stopped,
+// however often it was asked.
 func (p *process) stopped(survivors string) {
 	if survivors != "" { // the command itself may be among them
 		p.finish(0, errors.New("the command could not be stopped: "+survivors))
 	}
 	p.mu.Lock()
 	p.survivors = survivors
-	if len(p.stops) > 0 {
-		p.stops[0] <- survivors
-		p.stops = p.stops[1:]
+	for _, stop := range p.stops {
+		stop <- survivors
 	}
+	p.stops = nil
 	p.mu.Unlock()
 	p.releaseWhenDone()
 }

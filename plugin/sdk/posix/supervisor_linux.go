@@ -41,6 +41,7 @@ type supervisor struct {
 	release bool // the owner has taken all that it wants of the command
 
 	grace    *time.Timer // until the tree is killed
+	kill     time.Time   // when that is, while stopping
 	stopping bool
 }
 
@@ -199,12 +200,17 @@ func (s *supervisor) stop(grace time.Duration) {
 		s.stopped("")
 		return
 	}
+	kill := time.Now().Add(max(grace, 0))
+	if s.stopping && !kill.Before(s.kill) {
+		return
+	}
 	if !s.stopping {
 		s.stopping = true
 		if grace > 0 {
 			s.tree.terminate()
 		}
 	}
+	s.kill = kill
 	s.grace.Reset(max(grace, 0))
 }
 
