@@ -93,16 +93,23 @@ func startHelper(role string, socket uintptr, std []uintptr) (int, error) {
 }
 
 // reap waits for all that have ended and reports whether a supervisor did
-// otherwise than by itself.
+// otherwise than by itself. One that was stopped, by its command perhaps, goes
+// on: nobody would learn how the command ends.
 func (k *keeper) reap() (killed bool) {
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED, nil)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || pid == 0 {
 			return killed
+		}
+		if status.Stopped() {
+			if k.supervisors[pid] {
+				_ = unix.Kill(pid, unix.SIGCONT) // our child, not waited for yet
+			}
+			continue
 		}
 		if k.supervisors[pid] {
 			delete(k.supervisors, pid)

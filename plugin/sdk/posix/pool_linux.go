@@ -187,7 +187,13 @@ func startKeeper() (*keeperConn, error) {
 	go func() {
 		defer close(k.done)
 		for {
-			if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			var status unix.WaitStatus
+			_, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil)
+			switch {
+			case errors.Is(err, unix.EINTR):
+			case err == nil && status.Stopped(): // by a command; none could start meanwhile
+				_ = unix.Kill(pid, unix.SIGCONT)
+			default:
 				return
 			}
 		}
@@ -207,8 +213,8 @@ func (k *keeperConn) gone() bool {
 
 func (k *keeperConn) hangUp() { _ = k.conn.close() }
 
-// leave ends the keeper and waits for it. One that was stopped, by a command of
-// the same user, would never end by itself.
+// leave ends the keeper and waits for it. One that is stopped again and again, by
+// a command of the same user, would never end by itself.
 func (k *keeperConn) leave() {
 	k.hangUp()
 	timeout := time.NewTimer(farewell + killWait + stopMargin)
