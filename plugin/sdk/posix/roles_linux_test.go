@@ -33,6 +33,7 @@ const (
 	roleReruns        = "reruns"         // when its stdin ends, runs 50 commands, each with new helpers
 	roleStop          = "stop"           // runs the script on its stdin, and stops it when it has written something
 	roleBecomeRoot    = "become-root"    // takes the rights of its file's owner, and sleeps
+	roleHeadless      = "headless"       // ignores TERM, ends its first thread and lives on in another
 )
 
 func playRole() {
@@ -60,6 +61,9 @@ func play(role, dir string) error {
 	}
 	if role == roleAttributes {
 		return changeAttributes()
+	}
+	if role == roleHeadless {
+		return loseFirstThread()
 	}
 	env := map[string]string{"PATH": testEnv["PATH"], "LANG": "C.UTF-8"}
 	input := ""
@@ -119,6 +123,20 @@ func play(role, dir string) error {
 		fmt.Println("50 runs")
 	}
 	return nil
+}
+
+// loseFirstThread ends that thread alone, on which a program's first goroutine
+// begins.
+func loseFirstThread() error {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() { // it has moved: begin anew
+		return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+	}
+	signal.Ignore(unix.SIGTERM)
+	go time.Sleep(time.Hour) // or nothing would be left to live for
+	fmt.Println("ready")
+	_, _, errno := unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	return errno // never
 }
 
 // rerun opens a workspace while no other is open, so that new helpers start.

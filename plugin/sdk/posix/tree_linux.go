@@ -19,8 +19,6 @@ type proc struct {
 	started   string // in clock ticks: with the pid it names one process only
 }
 
-const zombie = 'Z'
-
 // tree is all that descends from a process. Whatever detached itself is still
 // there, since the process is its reaper.
 type tree struct {
@@ -124,13 +122,15 @@ const maxFreezes = 16
 
 // destroy stops all processes, so that none makes new ones meanwhile, and then
 // kills them. It tells why one could not be killed; call it until none is left.
+// Zombies are no exception: a process whose first thread has ended is called one
+// while its other threads run on.
 func (t tree) destroy() map[int]error {
 	frozen := make(map[int]string)
 	for range maxFreezes {
 		all, _ := t.list()
 		fresh := false
 		for _, p := range all {
-			if frozen[p.pid] != p.started && p.state != zombie {
+			if frozen[p.pid] != p.started {
 				frozen[p.pid] = p.started
 				fresh = t.kill(p, unix.SIGSTOP) == nil || fresh
 			}
@@ -142,9 +142,6 @@ func (t tree) destroy() map[int]error {
 	refused := make(map[int]error)
 	all, _ := t.list()
 	for _, p := range all {
-		if p.state == zombie {
-			continue
-		}
 		if err := t.kill(p, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			refused[p.pid] = err
 		}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -88,6 +89,56 @@ func TestC5_GraceIsTheTreesOwn(t *testing.T) {
 	}
 	if r := wait(t, p); r.code != 5 || r.stdout != "cleaned\n" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestC5_ProcessWithoutItsFirstThread stops one that looks like a zombie.
+func TestC5_ProcessWithoutItsFirstThread(t *testing.T) {
+	ws := openWorkspace(t)
+	p := start(t, ws, sdk.Command{
+		Args: []string{"/bin/sh", "-c", `echo $$; exec "$0"`, copySelf(t)},
+		Env:  map[string]string{roleEnv: roleHeadless},
+	})
+	var pid int
+	var ready string
+	if _, err := fmt.Fscan(p.Stdout(), &pid, &ready); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its first thread has ended", func() bool { return !alive(pid) })
+	if survivors := p.Stop(50 * time.Millisecond); survivors != "" || exists(pid) {
+		t.Errorf("survivors %q, there: %v", survivors, exists(pid))
+	}
+	if code, err := p.Wait(); err != nil || code != 128+9 {
+		t.Errorf("Wait: %d, %v", code, err)
+	}
+}
+
+// TestC5_StopsAtTheSameTime asks many times, none of which puts the end off.
+func TestC5_StopsAtTheSameTime(t *testing.T) {
+	ws := openWorkspace(t)
+	p := start(t, ws, script(`trap '' TERM; echo ready; while :; do sleep 0.02; done`))
+	if _, err := io.ReadFull(p.Stdout(), make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	const grace = 500 * time.Millisecond
+	first := make(chan string, 1)
+	go func() { first <- p.Stop(grace) }()
+	answers := make(chan string, 4)
+	for range cap(answers) {
+		go func() { answers <- p.Stop(time.Hour) }()
+	}
+	for _, answer := range []chan string{first, answers, answers, answers, answers} {
+		select {
+		case survivors := <-answer:
+			if survivors != "" {
+				t.Errorf("survivors: %s", survivors)
+			}
+		case <-time.After(soon):
+			t.Fatalf("a Stop was not answered within %v", soon)
+		}
+	}
+	if code, err := p.Wait(); err != nil || code != 128+9 {
+		t.Errorf("Wait: %d, %v: its supervisor should not have been killed", code, err)
 	}
 }
 
@@ -245,8 +296,11 @@ func TestB3_KilledSupervisor(t *testing.T) {
 			if left := processes(t, mark); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
-			if code, err := p.Wait(); err == nil {
+			switch code, err := p.Wait(); {
+			case sig == unix.SIGKILL && err == nil:
 				t.Errorf("Wait: %d, want an error: how it ended is not known", code)
+			case sig == unix.SIGSTOP && (err != nil || code != 128+9):
+				t.Errorf("Wait: %d, %v, want it killed by a supervisor that went on", code, err)
 			}
 			if r := run(t, ws, script("echo fine")); r.stdout != "fine\n" {
 				t.Errorf("afterwards: %+v", r)
@@ -270,20 +324,27 @@ func TestKilledHelpers(t *testing.T) {
 	}
 }
 
-// TestStoppedKeeper is of a command that stops the keeper: closing ends all the
-// same.
-func TestStoppedKeeper(t *testing.T) {
+// TestStoppedHelpers is of commands that stop their supervisor and its keeper:
+// they end as if they had not, others start, and closing ends all the same.
+func TestStoppedHelpers(t *testing.T) {
 	ws, err := posix.Open(posix.Config{Dir: t.TempDir(), Env: testEnv})
 	must(t, err)
-	p, err := ws.Start(t.Context(), script(`kill -STOP $(sed -n 's/^PPid:\t//p' /proc/$PPID/status)`))
-	must(t, err)
-	if r := wait(t, p); r.code != 0 {
-		t.Errorf("%+v", r)
-	}
 	begun := time.Now()
-	must(t, p.Close(), ws.Close())
+	var stoppers sync.WaitGroup
+	for range 8 { // more than were idle
+		p, err := ws.Start(t.Context(), script(`kill -STOP $(sed -n 's/^PPid:\t//p' /proc/$PPID/status) $PPID; exit 7`))
+		must(t, err)
+		stoppers.Go(func() {
+			if r := wait(t, p); r.code != 7 {
+				t.Errorf("%+v", r)
+			}
+			must(t, p.Close())
+		})
+	}
+	stoppers.Wait()
+	must(t, ws.Close())
 	if took := time.Since(begun); took > soon {
-		t.Errorf("closing took %v", took)
+		t.Errorf("all that took %v", took)
 	}
 	eventually(t, "the helpers have ended", func() bool { return helpers(t) == 0 })
 }
