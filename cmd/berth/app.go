@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/term"
@@ -23,6 +21,7 @@ import (
 type app struct {
 	stdin          *os.File
 	stdout, stderr *stream
+	ended          <-chan struct{} // closed when berth is told to end
 
 	configFile string
 	verbose    bool
@@ -41,16 +40,22 @@ func newApp(stdin, stdout, stderr *os.File) *app {
 func (a *app) run(args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
+	a.endWith(ctx)
 	root := newRootCommand(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.began {
 		err = &usageError{command: cmd.CommandPath(), err: err}
 	}
-	if closeErr := a.closeHost(); err == nil && ctx.Err() == nil {
-		err = closeErr
+	if closeErr := a.closeHost(); ctx.Err() == nil {
+		err = a.also(err, closeErr)
 	}
 	return a.exit(ctx, err)
+}
+
+// endWith makes the end of ctx the end of all waiting for somebody outside.
+func (a *app) endWith(ctx context.Context) {
+	a.ended, a.stdout.ended, a.stderr.ended = ctx.Done(), ctx.Done(), ctx.Done()
 }
 
 // configFileName is what a configuration is called where none is named.
@@ -87,7 +92,7 @@ func (a *app) loadConfig() (config host.Config, source string, err error) {
 		config, err = host.DefaultConfig()
 		return config, "built-in default", err
 	}
-	config, err = host.LoadConfig(file)
+	config, err = await(a.ended, 0, func() (host.Config, error) { return host.LoadConfig(file) }) // which may be a FIFO
 	return config, file, err
 }
 
@@ -129,23 +134,20 @@ func (a *app) commandStdin() io.Reader {
 	return a.stdin
 }
 
+// also adds what failed in clearing up after something to what that came to. It
+// alone is a failure of berth; beside another it is told, and changes nothing: a
+// command's exit code stays berth's.
+func (a *app) also(err, clearing error) error {
+	if err == nil {
+		return clearing
+	}
+	if clearing != nil {
+		a.say("%v", clearing)
+	}
+	return err
+}
+
 // say tells something on stderr, on a line of its own. Nobody may be reading.
 func (a *app) say(format string, args ...any) {
 	_, _ = io.WriteString(a.stderr, "berth: "+display.Text(fmt.Sprintf(format, args...))+"\n")
 }
-
-// stream is a standard output that remembers when nobody reads it any more.
-type stream struct {
-	file   *os.File
-	closed atomic.Bool
-}
-
-func (s *stream) Write(p []byte) (int, error) {
-	n, err := s.file.Write(p)
-	if errors.Is(err, syscall.EPIPE) {
-		s.closed.Store(true)
-	}
-	return n, err
-}
-
-func (s *stream) isTerminal() bool { return term.IsTerminal(int(s.file.Fd())) }

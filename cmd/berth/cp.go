@@ -72,11 +72,11 @@ func (a *app) cp(ctx context.Context, from, to transfer.Place, quiet bool) error
 	if !to.Remote() {
 		// A pipe or device is written to, and not replaced.
 		if info, err := os.Stat(to.Path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			w, err := os.OpenFile(to.Path, os.O_WRONLY, 0)
+			w, err := a.openPipe(to.Path)
 			if err != nil {
 				return err
 			}
-			err = a.cpOut(ctx, from, w, bar)
+			err = a.cpOut(ctx, from, &stream{file: w, ended: a.ended}, bar)
 			return errors.Join(err, w.Close())
 		}
 	}
@@ -109,7 +109,7 @@ func (a *app) cpIn(ctx context.Context, to transfer.Place, bar *progress) error 
 		return err
 	}
 	bar.begin(unknownSize)
-	err = transfer.Write(ctx, ws, to.Path, workspace.WriteOptions{}, io.TeeReader(a.stdin, bar))
+	err = transfer.Write(ctx, ws, to.Path, workspace.WriteOptions{}, io.TeeReader(&input{file: a.stdin, ended: a.ended}, bar))
 	return in(to.Ref, err)
 }
 

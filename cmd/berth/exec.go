@@ -24,7 +24,7 @@ workspace: one that is gone is an error.`,
 			if err != nil {
 				return usage(cmd, err)
 			}
-			c, err := command.command(args[1:])
+			c, err := await(a.ended, 0, func() (workspace.Command, error) { return command.command(args[1:]) })
 			if err != nil {
 				return usage(cmd, err)
 			}

@@ -40,20 +40,23 @@ func (a *app) exit(ctx context.Context, err error) int {
 	var usage *usageError
 	var interrupted *interruption
 	var timeout *workspace.TimeoutError
+	if err == nil {
+		err = a.stdout.failure() // which the help, for one, does not tell
+	}
 	switch {
-	case err == nil && !a.stdout.closed.Load():
+	case err == nil:
 		return 0
-	case a.stdout.closed.Load(), a.stderr.closed.Load() && errors.Is(err, syscall.EPIPE):
+	case a.stdout.unread(), a.stderr.unread() && errors.Is(err, syscall.EPIPE):
 		return exitPipe
 	case errors.As(err, &code):
 		return code.code
+	case errors.As(context.Cause(ctx), &interrupted):
+		a.say("%s", interruptedMessage(interrupted, err))
+		return interrupted.exitCode()
 	case errors.As(err, &usage):
 		a.say("%v", err)
 		a.say("see %s --help", usage.command)
 		return exitUsage
-	case errors.As(context.Cause(ctx), &interrupted):
-		a.say("%s", interruptedMessage(interrupted, err))
-		return interrupted.exitCode()
 	}
 	a.say("%v", err)
 	if h := hint(err); h != "" {

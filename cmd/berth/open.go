@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ func (a *app) open(ctx context.Context, provider string, flags *openFlags, opts 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, o.end()) }()
+	defer func() { err = a.also(err, o.end()) }()
 	ref, dir, err := o.open(ctx)
 	if err != nil {
 		return err

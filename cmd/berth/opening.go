@@ -29,7 +29,7 @@ func (a *app) begin(provider string, flags *openFlags, opts []workspace.Option) 
 		return nil, err
 	}
 	if flags.refFile != "" {
-		if o.file, err = createRefFile(flags.refFile); err != nil {
+		if o.file, err = a.createRefFile(flags.refFile); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/berth-dev/berth/host/hosttest"
@@ -22,6 +23,8 @@ type slowProvider struct {
 	made    chan struct{}
 	release chan struct{}
 
+	destroyErr error // what a Destroy fails with, if it is to fail
+
 	mu                 sync.Mutex
 	created, destroyed []string
 }
@@ -30,6 +33,9 @@ func (p *slowProvider) Destroy(ctx context.Context, id string) error {
 	p.mu.Lock()
 	p.destroyed = append(p.destroyed, id)
 	p.mu.Unlock()
+	if p.destroyErr != nil {
+		return p.destroyErr
+	}
 	return p.Provider.Destroy(ctx, id)
 }
 
@@ -138,5 +144,41 @@ func TestAnInterruptedMakingIsDestroyedWithRm(t *testing.T) {
 	}
 	if told := read(t, stderr); told != "" {
 		t.Errorf("stderr holds %q", told)
+	}
+}
+
+// What is still there costs somebody, whatever else went wrong.
+func TestAWorkspaceThatCannotBeDestroyedIsTold(t *testing.T) {
+	a, slow, stderr := newSlowApp(t)
+	slow.destroyErr = errors.New("the service is down")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-slow.made
+		cancel(&interruption{syscall.SIGINT})
+		close(slow.release)
+	}()
+	err := a.runIn(ctx, "notes", &openFlags{}, []workspace.Option{workspace.WithName("n")}, workspace.Command{Args: []string{"x"}}, true)
+	if code := a.exit(ctx, err); code != 130 {
+		t.Errorf("exit code %d", code)
+	}
+	told := read(t, stderr)
+	if !strings.Contains(told, "destroying notes/n, which may be still there: ") || !strings.Contains(told, "the service is down") {
+		t.Errorf("stderr holds %q", told)
+	}
+}
+
+func TestWhatFailsInClearingUpLeavesTheExitCode(t *testing.T) {
+	clearing := errors.New("it is still there")
+	for _, c := range []struct {
+		err  error
+		code int
+	}{{nil, exitFailure}, {&codeError{3}, 3}, {&workspace.TimeoutError{}, exitTimeout}} {
+		a, _, stderr := newTestApp(t, nil)
+		if code := a.exit(t.Context(), a.also(c.err, clearing)); code != c.code {
+			t.Errorf("%v: exit code %d, want %d", c.err, code, c.code)
+		}
+		if told := read(t, stderr); strings.Count(told, clearing.Error()) != 1 {
+			t.Errorf("%v: stderr holds %q", c.err, told)
+		}
 	}
 }

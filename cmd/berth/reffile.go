@@ -19,7 +19,7 @@ type refFile struct {
 	replace bool
 }
 
-func createRefFile(path string) (*refFile, error) {
+func (a *app) createRefFile(path string) (*refFile, error) {
 	r := &refFile{path: path, replace: true}
 	info, err := os.Stat(path)
 	switch {
@@ -27,7 +27,7 @@ func createRefFile(path string) (*refFile, error) {
 		return nil, fmt.Errorf("--ref-file %s: it is a folder", path)
 	case err == nil && !info.Mode().IsRegular():
 		r.replace = false
-		r.file, err = os.OpenFile(path, os.O_WRONLY, 0)
+		r.file, err = a.openPipe(path)
 	default:
 		r.file, err = os.CreateTemp(filepath.Dir(path), ".berth-ref-*")
 	}

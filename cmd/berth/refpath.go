@@ -60,7 +60,7 @@ func (a *app) each(paths []refPath, do func(workspace.Workspace, refPath) error)
 			handles[p.ref] = ws
 		}
 		errs = append(errs, in(p.ref, do(ws, p)))
-		if a.stdout.closed.Load() {
+		if a.stdout.failure() != nil {
 			break
 		}
 	}

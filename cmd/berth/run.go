@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,7 @@ The workspace stays, unless --rm is given.`,
 			if err != nil {
 				return usage(cmd, err)
 			}
-			c, err := command.command(args[1:])
+			c, err := await(a.ended, 0, func() (workspace.Command, error) { return command.command(args[1:]) })
 			if err != nil {
 				return usage(cmd, err)
 			}
@@ -62,9 +61,9 @@ func (a *app) runIn(ctx context.Context, provider string, flags *openFlags, opts
 	}
 	defer func() {
 		if remove {
-			err = errors.Join(err, o.remove(ctx, err))
+			err = a.also(err, o.remove(ctx, err))
 		}
-		err = errors.Join(err, o.end())
+		err = a.also(err, o.end())
 	}()
 	ref, _, err := o.open(ctx)
 	if err == nil {

@@ -161,6 +161,9 @@ func scan(ctx context.Context, src tree, from string, top workspace.FileInfo, to
 	p := &plan{}
 	var add func(path string, info workspace.FileInfo) error
 	add = func(path string, info workspace.FileInfo) error {
+		if err := ctx.Err(); err != nil {
+			return err // a large tree of this machine takes its time
+		}
 		switch {
 		case info.Link:
 		case info.IsDir():
