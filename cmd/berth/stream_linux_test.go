@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-dev/berth/cmd/berth/internal/transfer"
 	"github.com/berth-dev/berth/plugins/state"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -36,9 +38,10 @@ func TestWaitingForOthersEndsWithBerth(t *testing.T) {
 				return a.cp(ctx, transfer.Place{Stream: true}, transfer.Place{Ref: ref, Path: "f"}, true)
 			}
 			return work, func() {
-				if _, err := w.Write(make([]byte, morePipe)); err != nil {
+				if _, err := w.Write([]byte("x")); err != nil {
 					t.Error(err)
 				}
+				waitUntilRead(t, r)
 			}
 		}},
 		{"for the reader of its output", func(t *testing.T, a *app, ref workspace.Ref) (func(context.Context) error, func()) {
@@ -166,6 +169,22 @@ func makeFIFO(t *testing.T) string {
 		}
 	})
 	return fifo
+}
+
+// waitUntilRead waits until a pipe is empty.
+func waitUntilRead(t *testing.T, r *os.File) {
+	t.Helper()
+	for deadline := time.Now().Add(scriptTimeout); ; time.Sleep(pollInterval) {
+		left, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case left == 0:
+			return
+		case time.Now().After(deadline):
+			t.Fatalf("%d bytes are not read", left)
+		}
+	}
 }
 
 func readOne(t *testing.T, r *os.File) {
