@@ -89,9 +89,8 @@ func (p *Process) awaitOwnEnd(ctx context.Context) {
 }
 
 // failedStart explains why a start failed. The process was killed by now, unless
-// it had ended by itself.
-func (p *Process) failedStart(ctx context.Context, cfg Config, err error) error {
-	waited := p.waitingFor()
+// it had ended by itself; waited is what the start waited for before that.
+func (p *Process) failedStart(ctx context.Context, cfg Config, waited string, err error) error {
 	select {
 	case <-p.finished:
 	case <-time.After(outputWait):

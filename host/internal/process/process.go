@@ -175,12 +175,13 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	p.chores.Go(func() { connected <- p.connect(spawnCtx) })
 	err = p.awaitStart(ctx, cfg, connected)
 	if err != nil {
+		waited := p.waitingFor() // before the kill, which closes its stdout
 		cancel()
 		if !errors.Is(err, errStartTimeout) {
 			p.awaitOwnEnd(ctx)
 		}
 		p.Kill("its start was given up")
-		err = p.failedStart(ctx, cfg, err)
+		err = p.failedStart(ctx, cfg, waited, err)
 		_ = p.Close() // the error of the start says more
 		return nil, err
 	}

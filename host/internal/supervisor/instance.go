@@ -77,16 +77,35 @@ func (i *Instance) Error(op, runID string, cause error, mayHaveExecuted bool) *w
 		ExitStatus:      backend.ExitStatus(),
 		Stderr:          backend.Stderr(),
 		MayHaveExecuted: mayHaveExecuted,
-		Reason:          reason(backend, cause),
+		Reason:          i.s.redact(i.s.reason(backend, cause)),
 	}
 }
 
+// Remote reads an error that a plugin told, without secrets: one that is not
+// made with our SDK may put them anywhere (contract B7).
+func Remote(detail *berthv1.ErrorDetail, redact func(string) string) error {
+	detail.Message = []byte(redact(string(detail.GetMessage())))
+	if path := detail.GetPath(); path != nil {
+		path.Message = []byte(redact(string(path.GetMessage())))
+	}
+	return wire.FromDetail(detail)
+}
+
+func (s *Supervisor) redact(text string) string {
+	if s.cfg.Redact == nil {
+		return text
+	}
+	return s.cfg.Redact(text)
+}
+
 // reason tells what happened to a call, in one phrase.
-func reason(b backend, cause error) string {
+func (s *Supervisor) reason(b backend, cause error) string {
 	why := b.Reason()
 	switch code := status.Code(cause); {
 	case exited(b.Exited()) && why != "":
 		return "the host ended the plugin: " + why
+	case exited(b.Exited()) && s.stopping.Load():
+		return "the host was shut down during the call"
 	case exited(b.Exited()):
 		return "the plugin ended during the call"
 	case code == codes.ResourceExhausted:

@@ -73,6 +73,7 @@ func (s *Supervisor) drain(ctx context.Context) error {
 
 // stop ends the running plugin.
 func (s *Supervisor) stop(ctx context.Context, p *plugin) error {
+	s.stopping.Store(true)
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cutGrace)

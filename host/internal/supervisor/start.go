@@ -84,7 +84,7 @@ var errStartTimeout = errors.New("start timeout")
 // launch starts the plugin, describes and configures it. If it fails, nothing
 // is left.
 func (s *Supervisor) launch(timeout time.Duration) (*plugin, error) {
-	deadline := time.Now().Add(timeout)
+	began := time.Now()
 	p := &plugin{free: make(chan struct{})}
 	var err error
 	if p.backend, p.binary, err = s.open(timeout); err != nil {
@@ -92,8 +92,11 @@ func (s *Supervisor) launch(timeout time.Duration) (*plugin, error) {
 	}
 	p.started = time.Now()
 	p.client = berthv1.NewProviderClient(p.backend.Conn())
-	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errStartTimeout)
-	defer cancel()
+	// Not a deadline, which gRPC would tell the plugin: its own giving up could
+	// then come first, and hide what happened.
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(time.Until(began.Add(timeout)), func() { cancel(errStartTimeout) }).Stop()
 	if err := s.setUp(ctx, p); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setUpStop)
 		defer cancel()
@@ -158,7 +161,12 @@ func (s *Supervisor) setUp(ctx context.Context, p *plugin) error {
 // fails.
 func (s *Supervisor) setUpError(ctx context.Context, p *plugin, op string, err error) error {
 	if wire.Answered(err) {
-		return fmt.Errorf("provider %s: %s: %w", s.cfg.Provider, op, wire.FromStatus(err))
+		if detail := wire.Detail(err); detail != nil {
+			err = Remote(detail, s.redact)
+		} else {
+			err = wire.FromStatus(status.Error(status.Code(err), s.redact(status.Convert(err).Message())))
+		}
+		return fmt.Errorf("provider %s: %s: %w", s.cfg.Provider, op, err)
 	}
 	if s.ctx.Err() != nil {
 		return s.errClosed()
@@ -169,7 +177,7 @@ func (s *Supervisor) setUpError(ctx context.Context, p *plugin, op string, err e
 	if exited(p.backend.Exited()) {
 		await(p.backend.Finished())
 	}
-	why := fmt.Sprintf("its answer to %s: %s", op, status.Convert(err).Message())
+	why := fmt.Sprintf("its answer to %s: %s", op, s.redact(status.Convert(err).Message()))
 	switch {
 	case exited(p.backend.Exited()):
 		why = "the plugin ended while it was asked to " + op

@@ -65,6 +65,8 @@ type Supervisor struct {
 	logger hclog.Logger
 	status atomic.Pointer[Status]
 	calls  atomic.Int64
+	// stopping says that the plugin is being ended by Shutdown.
+	stopping atomic.Bool
 	ctx    context.Context // ends with Shutdown; stops starts and waits
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // every goroutine of this supervisor

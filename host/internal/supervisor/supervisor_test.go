@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
@@ -114,4 +117,51 @@ func TestInProcess(t *testing.T) {
 	if again := acquire(t, s); again.Describe().GetName() != "here" {
 		t.Error("not started again")
 	}
+}
+
+// TestASetUpTellsThePluginOfNoDeadline, so that it is the host that tells why a
+// start was given up.
+func TestASetUpTellsThePluginOfNoDeadline(t *testing.T) {
+	cfg := testConfig(t, "")
+	cfg.Find = nil
+	told := make(chan bool, 1)
+	cfg.InProcess = func(r grpc.ServiceRegistrar) { berthv1.RegisterProviderServer(r, asked{told: told}) }
+	acquire(t, supervise(t, cfg))
+	if <-told {
+		t.Error("the plugin was told of a deadline")
+	}
+}
+
+type asked struct {
+	inProcess
+	told chan<- bool
+}
+
+func (a asked) Configure(ctx context.Context, _ *berthv1.ConfigureRequest) (*berthv1.ConfigureResponse, error) {
+	_, ok := ctx.Deadline()
+	a.told <- ok
+	return &berthv1.ConfigureResponse{}, nil
+}
+
+// TestB7_ASetUpThatFailsIsRedacted whatever kind of status the plugin answers.
+func TestB7_ASetUpThatFailsIsRedacted(t *testing.T) {
+	for _, code := range []codes.Code{codes.InvalidArgument, codes.Unknown, codes.Internal} {
+		cfg := testConfig(t, "")
+		cfg.Find = nil
+		cfg.Redact = strings.NewReplacer("s3cret", "[redacted]").Replace
+		cfg.InProcess = func(r grpc.ServiceRegistrar) { berthv1.RegisterProviderServer(r, repeats{code: code}) }
+		_, err := supervise(t, cfg).Acquire(t.Context())
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "[redacted]") {
+			t.Errorf("%v: %v", code, err)
+		}
+	}
+}
+
+type repeats struct {
+	inProcess
+	code codes.Code
+}
+
+func (r repeats) Configure(context.Context, *berthv1.ConfigureRequest) (*berthv1.ConfigureResponse, error) {
+	return nil, status.Error(r.code, "a key of s3cret is none")
 }
