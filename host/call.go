@@ -121,17 +121,13 @@ func (p *provider) failure(ctx, callCtx context.Context, inst *supervisor.Instan
 	case codes.ResourceExhausted:
 		return false, p.tooLarge(inst, op, st)
 	}
-	return false, op.wrap(foreign(st))
+	return false, op.wrap(p.foreign(st))
 }
 
 // remote reads an error of the plugin, without the configuration's secrets: one
 // that is not made with our SDK may put them anywhere (contract B7).
 func (p *provider) remote(detail *berthv1.ErrorDetail) error {
-	detail.Message = []byte(p.redact(string(detail.GetMessage())))
-	if path := detail.GetPath(); path != nil {
-		path.Message = []byte(p.redact(string(path.GetMessage())))
-	}
-	return wire.FromDetail(detail)
+	return supervisor.Remote(detail, p.redact)
 }
 
 // fault is a plugin that did not do what the protocol asks for; it lives on.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-dev/berth/host/internal/supervisor"
@@ -48,26 +47,13 @@ func (e *ConfigError) Unwrap() error { return workspace.ErrInvalid }
 
 // foreign reads a status without a detail of ours: that of a plugin which is
 // not made with our SDK, or of gRPC itself in a plugin that lacks the call.
-func foreign(st *status.Status) error {
-	kind := map[codes.Code]error{
-		codes.Unimplemented:      errors.ErrUnsupported,
-		codes.InvalidArgument:    workspace.ErrInvalid,
-		codes.OutOfRange:         workspace.ErrInvalid,
-		codes.FailedPrecondition: workspace.ErrUnavailable,
-		codes.Aborted:            workspace.ErrTransient,
-		codes.NotFound:           fs.ErrNotExist,
-		codes.AlreadyExists:      fs.ErrExist,
-		codes.PermissionDenied:   fs.ErrPermission,
-		codes.Unauthenticated:    fs.ErrPermission,
-	}[st.Code()]
-	text := shorten(strings.ToValidUTF8(st.Message(), "?"))
-	switch {
-	case kind == nil:
-		return fmt.Errorf("%s (%s)", text, st.Code())
-	case text == "":
-		return kind
-	}
-	return fmt.Errorf("%s: %w", text, kind)
+func (p *provider) foreign(st *status.Status) error {
+	return wire.FromStatus(status.Error(st.Code(), p.said(st)))
+}
+
+// said is a status's text, fit for an error: it is redacted before it is cut.
+func (p *provider) said(st *status.Status) string {
+	return shorten(p.redact(strings.ToValidUTF8(st.Message(), "?")))
 }
 
 // tooLarge tells apart the three that gRPC calls RESOURCE_EXHAUSTED: a message
@@ -80,7 +66,7 @@ func (p *provider) tooLarge(inst *supervisor.Instance, op operation, st *status.
 	case strings.Contains(text, "received message larger than max"), strings.Contains(text, "message after decompression larger than max"):
 		return p.fault(inst, op, fmt.Sprintf("a message over the cap of %d MiB", wire.MaxMessage>>20))
 	}
-	return op.wrap(fmt.Errorf("%s: %w", shorten(strings.ToValidUTF8(text, "?")), workspace.ErrTransient))
+	return op.wrap(fmt.Errorf("%s: %w", p.said(st), workspace.ErrTransient))
 }
 
 // errTooBig is what execve says of arguments that no system takes (contract C1).

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"sync"
 	"time"
 
@@ -222,15 +221,12 @@ func (r *run) next() *berthv1.RunRequest {
 	}
 }
 
-// signalName is what any system calls a signal, RTMIN+1 too.
-var signalName = regexp.MustCompile(`^[A-Z][A-Z0-9+-]{0,15}$`)
-
 // Signal sends to the command's direct process.
 func (r *run) Signal(ctx context.Context, sig workspace.Signal) error {
 	op := r.op
 	op.name = "signal"
-	if !signalName.MatchString(string(sig)) {
-		return op.wrap(fmt.Errorf("signal %q: want a name without SIG, such as TERM: %w", shorten(string(sig)), workspace.ErrInvalid))
+	if err := sig.Validate(); err != nil {
+		return op.wrap(err)
 	}
 	answer := make(chan error, 1)
 	r.mu.Lock()

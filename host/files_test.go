@@ -157,6 +157,54 @@ func TestReaderEndsWithItsContextAndItsClose(t *testing.T) {
 	}
 }
 
+// TestAReaderIsClosedWhileACallersWriterBlocks: neither Close nor the end of the
+// context waits for a writer that io.Copy waits for.
+func TestAReaderIsClosedWhileACallersWriterBlocks(t *testing.T) {
+	h := newHost(t, reads(readInfo(4), readData("ab"), readData("cd"), readEnd(4)))
+	ws, err := h.Workspace("raw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(io.Closer, context.CancelFunc){
+		"closed":    func(r io.Closer, _ context.CancelFunc) { r.Close() },
+		"cancelled": func(_ io.Closer, cancel context.CancelFunc) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r, err := ws.Open(ctx, "f", workspace.ReadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocked, entered, copied := newGate(t), make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := io.Copy(writerFunc(func(p []byte) (int, error) {
+					close(entered)
+					<-blocked.ch
+					return len(p), nil
+				}), r)
+				copied <- err
+			}()
+			<-entered
+			ended := make(chan struct{})
+			go func() { defer close(ended); end(r, cancel) }()
+			waitFor(t, "the end of the reader", func() bool {
+				select {
+				case <-ended:
+					_, err := r.Read(make([]byte, 1))
+					return errors.Is(err, fs.ErrClosed) || errors.Is(err, context.Canceled)
+				default:
+					return false
+				}
+			})
+			blocked.open()
+			if err := <-copied; err == nil {
+				t.Error("a copy whose reader had ended succeeded")
+			}
+		})
+	}
+}
+
 type writeStream = grpc.ClientStreamingServer[berthv1.WriteFileRequest, berthv1.WriteFileResponse]
 
 func TestWriter(t *testing.T) {
@@ -378,6 +426,15 @@ func TestB7_APluginsErrorsAreRedacted(t *testing.T) {
 	})
 	if _, err := ws.Stat(t.Context(), "f"); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "401") {
 		t.Error(err)
+	}
+	// A plugin without our SDK sends no detail.
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		p.stat = func(context.Context, *berthv1.StatRequest) (*berthv1.StatResponse, error) {
+			return nil, status.Error(code, "401 for s3cret-key "+strings.Repeat("x", 60)+" s3cret-key")
+		}
+		if _, err := ws.Stat(t.Context(), "f"); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v: %v", code, err)
+		}
 	}
 }
 

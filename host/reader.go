@@ -132,28 +132,50 @@ func (r *reader) Read(p []byte) (int, error) {
 
 // WriteTo saves io.Copy a buffer.
 func (r *reader) WriteTo(w io.Writer) (int64, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var total int64
 	for {
-		if len(r.chunk) > 0 {
-			n, err := w.Write(r.chunk)
+		chunk, err := r.next()
+		if len(chunk) > 0 {
+			n, writeErr := w.Write(chunk)
 			total += int64(n)
-			r.chunk = r.chunk[n:]
-			if err == nil && len(r.chunk) > 0 {
-				err = io.ErrShortWrite
+			if writeErr == nil && n < len(chunk) {
+				writeErr = io.ErrShortWrite
 			}
-			if err != nil {
-				return total, err
+			if writeErr != nil {
+				r.unread(chunk[n:])
+				return total, writeErr
 			}
+			continue
 		}
 		switch {
-		case errors.Is(r.err, io.EOF):
+		case errors.Is(err, io.EOF):
 			return total, nil
-		case r.err != nil:
-			return total, r.err
+		case err != nil:
+			return total, err
 		}
+	}
+}
+
+// next takes what was received, after it has received some. The lock is not
+// held while a caller's writer takes it: that may wait for ever, and Close and
+// the end of the context must not wait for it.
+func (r *reader) next() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.chunk) == 0 && r.err == nil {
 		r.receive()
+	}
+	chunk := r.chunk
+	r.chunk = nil
+	return chunk, r.err
+}
+
+// unread gives back what a writer did not take.
+func (r *reader) unread(chunk []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !errors.Is(r.err, fs.ErrClosed) {
+		r.chunk = chunk
 	}
 }
 

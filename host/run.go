@@ -25,8 +25,9 @@ const (
 	// for the way. A plugin that is silent then has lost the command.
 	timeoutConfirm = 2*workspace.StopGrace + time.Second
 	// lastWords is how long output that came before a command was stopped may
-	// take to be handed over. A willing writer needs no time.
-	lastWords = time.Second
+	// take to be handed over. A willing writer needs no time, and the death of a
+	// plugin is to be told within a second (contract B2).
+	lastWords = 500 * time.Millisecond
 )
 
 // run is one command under way. Its goroutines are owned by supervise, which
@@ -209,9 +210,9 @@ func (r *run) conclude(delivered <-chan struct{}) (*workspace.Result, error) {
 	select {
 	case <-r.ended:
 	case <-r.ctx.Done():
-		return nil, r.stop(r.ctx.Err())
+		return nil, r.stop(r.ctx.Err(), stopConfirm)
 	case <-r.broken:
-		return nil, r.stop(r.breakage)
+		return nil, r.stop(r.breakage, timeoutConfirm)
 	case <-confirm:
 		return nil, r.op.wrap(r.timedOut(fmt.Sprintf("the plugin did not confirm within %v that the command was stopped", timeoutConfirm)))
 	}
@@ -246,19 +247,31 @@ func (r *run) conclude(delivered <-chan struct{}) (*workspace.Result, error) {
 }
 
 // stop has the plugin stop the command and waits a little for its word.
-func (r *run) stop(why error) error {
+func (r *run) stop(why error, confirm time.Duration) error {
 	r.send(&berthv1.RunRequest{Message: &berthv1.RunRequest_Stop{Stop: &berthv1.RunStop{}}})
-	wait := time.NewTimer(stopConfirm)
+	wait := time.NewTimer(confirm)
 	defer wait.Stop()
 	select {
 	case <-r.ended:
 	case <-wait.C:
-		return r.op.wrap(r.withPartial(fmt.Errorf("%w (the plugin did not confirm within %v that the command was stopped)", why, stopConfirm)))
+		return r.op.wrap(r.withPartial(fmt.Errorf("%w (the plugin did not confirm within %v that the command was stopped)", why, confirm)))
 	}
-	if detail := r.outcome.GetError(); detail != nil && why == r.ctx.Err() { //nolint:errorlint // the very same, not one like it
-		return r.op.wrap(fmt.Errorf("%w (%s)", why, shorten(r.h.p.redact(string(detail.GetMessage())))))
+	return r.op.wrap(r.withPartial(r.withWord(why)))
+}
+
+// withWord adds what the plugin told of a stop that the host asked for: what
+// could not be stopped, above all (contract C5).
+func (r *run) withWord(why error) error {
+	if r.outcome.GetError() == nil {
+		return why
 	}
-	return r.op.wrap(r.withPartial(why))
+	word := r.h.p.remote(r.outcome.GetError())
+	var limit, told *workspace.OutputLimitError
+	if errors.As(why, &limit) && errors.As(word, &told) { // the plugin had found it too
+		limit.Survivors = told.Survivors
+		return why
+	}
+	return fmt.Errorf("%w (%s)", why, word)
 }
 
 // unsuccessful is the error of a run that the plugin, or its death, ended.

@@ -308,6 +308,46 @@ func TestC7_TheHostItselfKeepsTheOutputLimit(t *testing.T) {
 	}
 }
 
+// TestC5_WhatWasNotStoppedIsTold also when the host itself asked for the stop.
+func TestC5_WhatWasNotStoppedIsTold(t *testing.T) {
+	const left = "pid 9 of another user, in a sentence that is far longer than what is repeated of a mere name"
+	for name, test := range map[string]struct {
+		word error
+		want func(*workspace.OutputLimitError) bool
+	}{
+		"the plugin found it too": {&workspace.OutputLimitError{Limit: 8, Survivors: left}, func(e *workspace.OutputLimitError) bool { return e.Survivors == left }},
+		"only the host did":       {fmt.Errorf("command stopped: %w; not stopped: %s", context.Canceled, left), func(*workspace.OutputLimitError) bool { return true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ws := newWorkspace(t, runner(func(_ *berthv1.RunStart, stream runStream) error {
+				if err := send(stream, started(), stdout(0, "0123456789")); err != nil {
+					return err
+				}
+				for {
+					msg, err := stream.Recv()
+					if err != nil {
+						return err
+					}
+					if msg.GetStop() != nil {
+						return send(stream, ended(test.word, 10))
+					}
+				}
+			}))
+			cmd := command()
+			cmd.OutputLimit = 8
+			_, err := ws.Run(t.Context(), cmd)
+			var limit *workspace.OutputLimitError
+			if !errors.As(err, &limit) || !test.want(limit) || string(limit.Stdout) != "01234567" || !strings.Contains(err.Error(), left) || errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			cmd.Stdout = writerFunc(func([]byte) (int, error) { return 0, errors.New("the writer is full") })
+			if _, err = ws.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), left) {
+				t.Errorf("a writer that failed: %v", err)
+			}
+		})
+	}
+}
+
 // pattern writes total bytes to stdout in odd pieces, byte i being i%251, and
 // keeps to the window; sent counts them. A stop ends it.
 func pattern(total int64, sent *atomic.Int64) func(*berthv1.RunStart, runStream) error {
