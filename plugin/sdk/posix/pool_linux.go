@@ -339,13 +339,18 @@ func (h *helper) give(p *process, m message) (delivered bool, err error) {
 	h.mu.Lock()
 	h.current = p
 	h.mu.Unlock()
+	err = h.send(m)
+	return err == nil, err
+}
+
+// send sends to the supervisor, which may have ended or be stopped. Once it has
+// the message, nothing more is asked of the connection: the supervisor may be
+// done with it, and be let go, before this returns.
+func (h *helper) send(m message) error {
 	if err := h.conn.file.SetWriteDeadline(time.Now().Add(helperTimeout)); err != nil {
-		return false, err
+		return err
 	}
-	if err := h.conn.send(m); err != nil {
-		return false, err
-	}
-	return true, h.conn.file.SetWriteDeadline(time.Time{})
+	return h.conn.send(m)
 }
 
 // signal sends a signal to the current process and waits for what came of it.

@@ -105,23 +105,42 @@ func (w *Workspace) tryStart(ctx context.Context, cmd sdk.Command) (p *process, 
 		helper.hangUp()
 		return nil, delivered, fmt.Errorf("starting the command: handing it to its supervisor: %w", errors.Join(workspace.ErrTransient, err))
 	}
+	var answer message
 	select {
-	case answer := <-p.answer:
-		if answer.kind == kindStarted {
-			return p, true, nil
+	case answer = <-p.answer:
+	case <-helper.done:
+		select {
+		case answer = <-p.answer: // it came before: the command has ended already
+		default:
+			p.abandon()
+			return nil, true, errors.New("starting the command: its supervisor was killed, and whether it ran is unknown")
 		}
+	case <-ctx.Done():
+		if p.cancelled() {
+			<-helper.done
+			p.abandon()
+			return nil, true, startCancelled(ctx)
+		}
+		answer = <-p.answer // it came before
+	}
+	if answer.kind != kindStarted {
 		p.abandon()
 		supervisors.put(helper)
 		return nil, true, refusal(cmd.Dir, answer.text, syscall.Errno(answer.num))
-	case <-helper.done:
-		p.abandon()
-		return nil, true, errors.New("starting the command: its supervisor was killed, and whether it ran is unknown")
-	case <-ctx.Done():
-		helper.hangUp() // it stops what it has started
-		<-helper.done
-		p.abandon()
-		return nil, true, startCancelled(ctx)
 	}
+	return p, true, nil
+}
+
+// cancelled makes the supervisor stop what it has started, by hanging up, unless
+// the command has ended already: then it may run another one.
+func (p *process) cancelled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.released {
+		return false
+	}
+	p.helper.hangUp()
+	return true
 }
 
 // pipes makes the command's pipes, puts the descriptors that the supervisor is
@@ -222,7 +241,7 @@ func (p *process) releaseWhenDone() {
 	defer p.mu.Unlock()
 	if p.finished && len(p.stops) == 0 && !p.released {
 		p.released = true
-		_ = p.helper.conn.send(message{kind: kindRelease, num: p.held})
+		_ = p.helper.send(message{kind: kindRelease, num: p.held})
 	}
 }
 
@@ -265,7 +284,7 @@ func (p *process) Signal(ctx context.Context, sig workspace.Signal) error {
 	}
 	// Under the lock it goes before the release: never to the next command.
 	answer := p.helper.expectSignal()
-	err := p.helper.conn.send(message{kind: kindSignal, num: int64(number)})
+	err := p.helper.send(message{kind: kindSignal, num: int64(number)})
 	p.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("sending signal %s: %w", sig, err)
@@ -300,7 +319,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 	}
 	answer := make(chan string, 1)
 	p.stops = append(p.stops, answer)
-	_ = p.helper.conn.send(message{kind: kindStop, num: int64(grace)}) // a dead one is seen below
+	_ = p.helper.send(message{kind: kindStop, num: int64(grace)}) // a dead one is seen below
 	p.mu.Unlock()
 
 	hung := time.NewTimer(max(grace, 0) + killWait + stopMargin)
