@@ -43,7 +43,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
 lint: ## Check style, mistakes and the direction of imports
-	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml ./...); done
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff && $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml ./...); done
 	cd shared/wire && $(BUF) lint
 
 vet: ## Vet for every platform that we build for
