@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"time"
 
@@ -32,7 +33,10 @@ const (
 // sqliteStore is a store in an SQLite file, or in memory.
 type sqliteStore struct {
 	db   *sql.DB
+	made *sql.DB // opened the file first, and made it where there was none
 	name string
+	// space tells what the disk has left.
+	space func() (int64, error)
 
 	// write holds the write connections while nobody writes. Those who wait for
 	// a channel are served in their order.
@@ -76,7 +80,9 @@ func (s *sqliteStore) String() string { return s.name }
 type conn struct {
 	c     *sql.Conn
 	stmts map[string]*sql.Stmt
-	ctx   context.Context //nolint:containedctx // without an end
+	file  fs.FileInfo           // which file it is on; nil in memory
+	space func() (int64, error) // what its disk has left; nil in memory
+	ctx   context.Context       //nolint:containedctx // without an end
 }
 
 // connect opens one more connection and runs the pragmas on it.
@@ -85,7 +91,7 @@ func (s *sqliteStore) connect(ctx context.Context, pragmas ...string) (*conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{c: raw, stmts: make(map[string]*sql.Stmt), ctx: context.WithoutCancel(ctx)}
+	c := &conn{c: raw, stmts: make(map[string]*sql.Stmt), ctx: context.WithoutCancel(ctx), space: s.space}
 	for _, p := range pragmas {
 		if _, err := raw.ExecContext(ctx, p); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", p, err), raw.Close())
@@ -173,11 +179,20 @@ func (s *sqliteStore) view(ctx context.Context, fn func(tx) error) error {
 		return ctx.Err()
 	}
 	defer func() { s.read <- c }()
+	file, err := s.look()
+	if err != nil {
+		return err
+	}
+	if c != nil && !os.SameFile(c.file, file) {
+		_ = c.close() // of a file that is not there any more
+		c = nil
+	}
 	if c == nil {
 		fresh, err := s.connect(ctx, busyPragma(busyTimeout), "PRAGMA query_only=1")
 		if err != nil {
 			return s.fault(err)
 		}
+		fresh.file = file
 		c = fresh
 	}
 	if _, err := c.exec("BEGIN"); err != nil {
@@ -200,6 +215,9 @@ func (s *sqliteStore) update(ctx context.Context, d durability, fn func(tx) erro
 		return ctx.Err()
 	}
 	defer func() { s.write <- w }()
+	if err := s.refresh(ctx, &w); err != nil {
+		return err
+	}
 	c := w.durable
 	if d == lazy {
 		c = w.lazy
@@ -264,7 +282,7 @@ func (s *sqliteStore) close() error {
 		}
 	}
 	// The last connection of all writes the log back and removes it.
-	return errors.Join(append(errs, w.durable.close(), s.db.Close())...)
+	return errors.Join(append(errs, w.durable.close(), s.db.Close(), s.closeMade())...)
 }
 
 func busyPragma(d time.Duration) string {

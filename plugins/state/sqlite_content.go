@@ -23,6 +23,9 @@ func (t sqliteTx) appendData(content, size int64, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
+	if err := t.c.room(len(data)); err != nil {
+		return err
+	}
 	if size > 0 {
 		var offset, blob int64
 		ok, err := t.c.row("SELECT offset, blob FROM extents WHERE content = ? ORDER BY offset DESC LIMIT 1", []any{content}, &offset, &blob)

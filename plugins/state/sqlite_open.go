@@ -29,18 +29,27 @@ const (
 // that is not ours, or of a newer version, is left as it is.
 func openFile(ctx context.Context, path string) (*sqliteStore, error) {
 	s := &sqliteStore{name: path, write: make(chan *writers, 1), closed: make(chan struct{})}
+	s.space = func() (int64, error) { return diskSpace(path) }
 	if err := os.MkdirAll(filepath.Dir(path), storeDirMode); err != nil {
 		return nil, fmt.Errorf("store %s: make its folder: %w", path, err)
 	}
 	_, statErr := os.Lstat(path)
 	var err error
-	if s.db, err = sql.Open("sqlite", fileURL(path)); err != nil {
+	if s.made, err = sql.Open("sqlite", fileURL(path, "rwc")); err != nil {
 		return nil, fmt.Errorf("store %s: %w", path, err)
 	}
+	s.made.SetMaxIdleConns(-1) // one that is closed is to be closed: see refresh
+	s.db = s.made
 	w, err := s.openWriters(ctx, errors.Is(statErr, fs.ErrNotExist))
 	if err != nil {
-		return nil, errors.Join(s.fault(err), s.db.Close())
+		return nil, errors.Join(s.fault(err), s.made.Close())
 	}
+	// From here on a file that is gone stays so: what a new one in its place
+	// promised, nobody would find.
+	if s.db, err = sql.Open("sqlite", fileURL(path, "rw")); err != nil {
+		return nil, errors.Join(fmt.Errorf("store %s: %w", path, err), w.close(), s.made.Close())
+	}
+	s.db.SetMaxIdleConns(-1)
 	s.write <- w
 	s.read = make(chan *conn, readers())
 	for range cap(s.read) {
@@ -49,12 +58,58 @@ func openFile(ctx context.Context, path string) (*sqliteStore, error) {
 	return s, nil
 }
 
-func fileURL(path string) string {
+func (s *sqliteStore) closeMade() error {
+	if s.made == nil {
+		return nil
+	}
+	return s.made.Close()
+}
+
+// look tells which file is at the store's path; nil in memory. One that was
+// deleted would go on taking writes that nobody ever reads.
+func (s *sqliteStore) look() (fs.FileInfo, error) {
+	if s.read == nil {
+		return nil, nil //nolint:nilnil // there is none, and no fault
+	}
+	file, err := os.Stat(s.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("store %s: the file is gone from under its plugin: put it back: %w", s.name, workspace.ErrUnavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return file, nil
+}
+
+// refresh opens the write connections anew if another file took the old one's
+// place, such as a backup that was restored.
+func (s *sqliteStore) refresh(ctx context.Context, w **writers) error {
+	file, err := s.look()
+	if err != nil || file == nil || os.SameFile((*w).durable.file, file) {
+		return err
+	}
+	fresh, err := s.openWriters(ctx, false)
+	if err != nil {
+		return s.fault(err)
+	}
+	_ = (*w).close()
+	*w = fresh
+	return nil
+}
+
+func (w *writers) close() error {
+	if w.lazy == w.durable {
+		return w.durable.close()
+	}
+	return errors.Join(w.lazy.close(), w.durable.close())
+}
+
+func fileURL(path, mode string) string {
 	path = filepath.ToSlash(path)
 	if runtime.GOOS == "windows" {
 		path = "/" + path
 	}
-	u := url.URL{Scheme: "file", Path: path}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode}
 	return u.String()
 }
 
@@ -80,6 +135,9 @@ func (s *sqliteStore) openWriters(ctx context.Context, fresh bool) (*writers, er
 	lazy, err := s.connect(ctx, append(pragmas, "PRAGMA synchronous=NORMAL")...)
 	if err != nil {
 		return nil, errors.Join(err, c.close())
+	}
+	if c.file, err = os.Stat(s.name); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %w", err), lazy.close(), c.close())
 	}
 	return &writers{durable: c, lazy: lazy}, nil
 }
