@@ -67,9 +67,9 @@ type Supervisor struct {
 	calls  atomic.Int64
 	// stopping says that the plugin is being ended by Shutdown.
 	stopping atomic.Bool
-	ctx    context.Context // ends with Shutdown; stops starts and waits
-	cancel context.CancelCauseFunc
-	work   sync.WaitGroup // every goroutine of this supervisor
+	ctx      context.Context // ends with Shutdown; stops starts and waits
+	cancel   context.CancelCauseFunc
+	work     sync.WaitGroup // every goroutine of this supervisor
 
 	mu      sync.Mutex
 	closed  bool
