@@ -34,6 +34,9 @@ const (
 	outputWait = 10 * time.Second
 	// maxSignals is how many signals wait for a provider that delivers slowly.
 	maxSignals = 64
+	// maxResults is how many results of signals wait for a host that does not
+	// read. One that sends still more does not mean it.
+	maxResults = 16 * maxSignals
 )
 
 var errClosing = errors.New("the plugin is ending")
@@ -191,6 +194,13 @@ func (r *run) handle(m *berthv1.RunRequest) error {
 		}
 		return r.stdin.end(m.StdinEnd)
 	case *berthv1.RunRequest_Signal:
+		if n := r.out.unsentResults(); n >= maxResults {
+			return fmt.Errorf("signal: the results of %d others have not been taken: %w", n, workspace.ErrInvalid)
+		}
+		if !signalName.MatchString(m.Signal.GetName()) {
+			r.answer(m.Signal, fmt.Errorf("signal %.32q: want a POSIX name without SIG, such as TERM: %w", m.Signal.GetName(), workspace.ErrInvalid))
+			return nil
+		}
 		select {
 		case r.signals <- m.Signal:
 		default:

@@ -257,10 +257,6 @@ func (r *run) deliver(process Process, over <-chan struct{}) {
 	for {
 		select {
 		case sig := <-r.signals:
-			if !signalName.MatchString(sig.GetName()) {
-				r.answer(sig, fmt.Errorf("signal %q: want a POSIX name without SIG, such as TERM: %w", sig.GetName(), workspace.ErrInvalid))
-				continue
-			}
 			r.delivering <- struct{}{}
 			r.answer(sig, r.server.safely("Signal", func() error {
 				return process.Signal(r.ctx, workspace.Signal(sig.GetName()))

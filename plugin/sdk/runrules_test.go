@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -121,5 +122,36 @@ func TestOutboxPutsCrumbsTogether(t *testing.T) {
 	}
 	if got != [2]int{200_000, 100_000} {
 		t.Errorf("got %v", got)
+	}
+}
+
+// Nor does one that writes by turns to both outputs.
+func TestOutboxPutsCrumbsOfBothOutputsTogether(t *testing.T) {
+	w, o := newWindow(), newOutbox()
+	var want, got [2][]byte
+	for i := range 200_000 {
+		room := w.reserve(1)
+		w.queue(o, i%2, room, []byte{byte(i / 2)})
+		want[i%2] = append(want[i%2], byte(i/2))
+		if i == 100 { // what is on its way must not change
+			m, _ := o.next()
+			got[stdout] = append(got[stdout], m.GetStdout().GetData()...)
+		}
+	}
+	if n := len(o.messages); n > 4 {
+		t.Errorf("%d messages", n)
+	}
+	for m, _ := o.next(); m != nil; m, _ = o.next() {
+		for which, chunk := range [2]*berthv1.RunOutput{m.GetStdout(), m.GetStderr()} {
+			if chunk != nil && int(chunk.GetOffset()) != len(got[which]) {
+				t.Errorf("%s at %d, want %d", outputNames[which], chunk.GetOffset(), len(got[which]))
+			}
+			got[which] = append(got[which], chunk.GetData()...)
+		}
+	}
+	for which := range want {
+		if !bytes.Equal(got[which], want[which]) {
+			t.Errorf("%s is not what was written", outputNames[which])
+		}
 	}
 }

@@ -76,3 +76,26 @@ func TestSignalsThatAreNotDelivered(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A host that sends signals and reads nothing costs no memory without end.
+func TestSignalsWhoseResultsAreNotTaken(t *testing.T) {
+	process := newFakeProcess()
+	client := serveProvider(t, providing(starting(process)))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("the start", func() bool { return call.started })
+	name := strings.Repeat("x", 200)
+	for i := range int64(20 * maxResults) {
+		m := &berthv1.RunRequest{Message: &berthv1.RunRequest_Signal{Signal: &berthv1.RunSignal{Name: name, Sequence: i}}}
+		if call.stream.Send(m) != nil { // it is stopped already
+			break
+		}
+	}
+	if _, err := call.wait(); !errors.Is(err, workspace.ErrInvalid) {
+		t.Errorf("the run ended with %v, want ErrInvalid", err)
+	}
+	for sequence, err := range call.signals {
+		if len(err.Error()) > 190 {
+			t.Fatalf("the result of signal %d has %d bytes", sequence, len(err.Error()))
+		}
+	}
+}

@@ -120,6 +120,8 @@ func (w *window) idle() time.Duration {
 type outbox struct {
 	mu         sync.Mutex
 	messages   []*berthv1.RunResponse
+	last       [2]*berthv1.RunOutput  // of messages, the last of each output
+	results    int                    // of messages, results of signals
 	stdinTaken *berthv1.RunStdinTaken // only the latest
 	outcome    *berthv1.RunOutcome
 	ended      bool
@@ -144,14 +146,27 @@ func (o *outbox) update(change func()) (done bool) {
 }
 
 func (o *outbox) put(m *berthv1.RunResponse) {
-	o.update(func() { o.messages = append(o.messages, m) })
+	o.update(func() {
+		o.messages = append(o.messages, m)
+		if m.GetSignalResult() != nil {
+			o.results++
+		}
+	})
+}
+
+// unsentResults is how many results of signals have not been sent.
+func (o *outbox) unsentResults() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.results
 }
 
 // output queues bytes, which it copies, and reports whether it did. Those of a
-// command that writes one at a time are put together while they wait.
+// command that writes one at a time, or by turns here and there, are put together
+// while they wait.
 func (o *outbox) output(which int, offset int64, data []byte) (done bool) {
 	return o.update(func() {
-		if last := o.lastOutput(which); last != nil && len(last.Data)+len(data) <= wire.ChunkSize {
+		if last := o.last[which]; last != nil && len(last.Data)+len(data) <= wire.ChunkSize {
 			last.Data = append(last.Data, data...)
 			return
 		}
@@ -160,19 +175,8 @@ func (o *outbox) output(which int, offset int64, data []byte) (done bool) {
 		if which == stderr {
 			m = &berthv1.RunResponse{Message: &berthv1.RunResponse_Stderr{Stderr: chunk}}
 		}
-		o.messages = append(o.messages, m)
+		o.messages, o.last[which] = append(o.messages, m), chunk
 	})
-}
-
-func (o *outbox) lastOutput(which int) *berthv1.RunOutput {
-	if len(o.messages) == 0 {
-		return nil
-	}
-	last := o.messages[len(o.messages)-1]
-	if which == stdout {
-		return last.GetStdout()
-	}
-	return last.GetStderr()
 }
 
 func (o *outbox) tookStdin(offset int64, closed bool) {
@@ -196,6 +200,7 @@ func (o *outbox) next() (m *berthv1.RunResponse, last bool) {
 		if o.messages = o.messages[1:]; len(o.messages) == 0 {
 			o.messages = nil
 		}
+		o.taken(m)
 		return m, false
 	case o.stdinTaken != nil:
 		m = &berthv1.RunResponse{Message: &berthv1.RunResponse_StdinTaken{StdinTaken: o.stdinTaken}}
@@ -205,4 +210,16 @@ func (o *outbox) next() (m *berthv1.RunResponse, last bool) {
 		return &berthv1.RunResponse{Message: &berthv1.RunResponse_Outcome{Outcome: o.outcome}}, true
 	}
 	return nil, false
+}
+
+// taken notes that m is on its way: nothing may be added to it.
+func (o *outbox) taken(m *berthv1.RunResponse) {
+	if m.GetSignalResult() != nil {
+		o.results--
+	}
+	for which, chunk := range [2]*berthv1.RunOutput{stdout: m.GetStdout(), stderr: m.GetStderr()} {
+		if chunk != nil && chunk == o.last[which] {
+			o.last[which] = nil
+		}
+	}
 }
