@@ -90,6 +90,7 @@ func TestParseConfigSaysWhatIsWrong(t *testing.T) {
 		"yes for a boolean":   {"providers:\n  a: {conventional_env: yes}", "providers.a.conventional_env", 2, "want true or false"},
 		"a bare number":       {"providers:\n  a: {start_timeout: 30}", "providers.a.start_timeout", 2, "with its unit"},
 		"a negative timeout":  {"providers:\n  a: {start_timeout: -3s}", "providers.a.start_timeout", 2, "above zero"},
+		"a value inherited":   {"providers:\n  a: {inherit_env: ['A=s3cret']}", "providers.a.inherit_env", 2, "without values"},
 		"a pattern inherited": {"providers:\n  a: {inherit_env: ['AWS_*']}", "providers.a.inherit_env", 2, "exact names"},
 		"unset variable":      {"providers:\n  a:\n    config:\n      key: s3cret${NOPE}", "providers.a.config.key", 4, "NOPE is not set"},
 		"unclosed variable":   {"providers:\n  a:\n    config:\n      key: s3cret${NOPE", "providers.a.config.key", 4, "without its }"},

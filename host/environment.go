@@ -31,7 +31,11 @@ func allowedEnv() []string {
 // execEnvironment is the complete environment that a plugin is started with.
 func execEnvironment(inherit []string) ([]string, error) {
 	for _, name := range inherit {
-		if name == "" || strings.ContainsAny(name, "=\x00*") {
+		if strings.ContainsAny(name, "=\x00") {
+			// Whoever writes NAME=VALUE here has written a value (contract B7).
+			return nil, fmt.Errorf("%q and what follows is no variable's name: want exact names, without values", shorten(name[:strings.IndexAny(name, "=\x00")]))
+		}
+		if name == "" || strings.Contains(name, "*") {
 			return nil, fmt.Errorf("%q is no variable's name: want exact names", shorten(name))
 		}
 	}

@@ -150,7 +150,9 @@ func ValidateEnv(env map[string]string) error {
 		case name == "":
 			return fmt.Errorf("environment: a variable without a name: %w", ErrInvalid)
 		case strings.ContainsAny(name, "=\x00"):
-			return fmt.Errorf("environment: the name %s holds = or a NUL byte: %w", quote(name), ErrInvalid)
+			// Whoever writes NAME=VALUE here has written a value (contract B7).
+			begins := name[:strings.IndexAny(name, "=\x00")]
+			return fmt.Errorf("environment: the name that begins with %s holds = or a NUL byte: %w", quote(begins), ErrInvalid)
 		case strings.IndexByte(env[name], 0) >= 0:
 			return fmt.Errorf("environment: the value of %s holds a NUL byte: %w", quote(name), ErrInvalid)
 		}
