@@ -102,7 +102,7 @@ func TestFailedStartsLeakNothing(t *testing.T) {
 			}
 			fail()
 			before := measure(t)
-			for range 10 {
+			for range 5 {
 				fail()
 			}
 			poll(t, "goroutines and descriptors as before", func() bool {
