@@ -84,9 +84,22 @@ func (i *Instance) Error(op, runID string, cause error, mayHaveExecuted bool) *w
 // Remote reads an error that a plugin told, without secrets: one that is not
 // made with our SDK may put them anywhere (contract B7).
 func Remote(detail *berthv1.ErrorDetail, redact func(string) string) error {
-	detail.Message = []byte(redact(string(detail.GetMessage())))
+	clean := func(text []byte) []byte { return []byte(redact(string(text))) }
+	detail.Message = clean(detail.GetMessage())
 	if path := detail.GetPath(); path != nil {
-		path.Message = []byte(redact(string(path.GetMessage())))
+		path.Message = clean(path.GetMessage())
+	}
+	if timeout := detail.GetTimeout(); timeout != nil {
+		timeout.Survivors = clean(timeout.GetSurvivors())
+	}
+	if limit := detail.GetOutputLimit(); limit != nil {
+		limit.Survivors = clean(limit.GetSurvivors())
+	}
+	if plugin := detail.GetPlugin(); plugin != nil {
+		plugin.Reason = clean(plugin.GetReason())
+		for i, line := range plugin.GetStderr() {
+			plugin.Stderr[i] = clean(line)
+		}
 	}
 	return wire.FromDetail(detail)
 }

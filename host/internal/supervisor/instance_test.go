@@ -3,13 +3,18 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 // ending is a backend that ends some time after it is looked at.
@@ -39,6 +44,40 @@ func (e *ending) ExitStatus() string {
 		return "exit status 7"
 	}
 	return ""
+}
+
+func TestB7_NoPartOfAnErrorKeepsASecret(t *testing.T) {
+	const secret = "s3cret"
+	redact := strings.NewReplacer(secret, "[redacted]").Replace
+	for _, err := range []error{
+		errors.New(secret),
+		&fs.PathError{Op: "stat", Path: "f", Err: errors.New(secret)},
+		&workspace.TimeoutError{Survivors: secret},
+		&workspace.OutputLimitError{Survivors: secret},
+		&workspace.PluginError{Reason: secret, Stderr: []string{"a", secret}},
+	} {
+		// As whoever finds the types in it sees it.
+		if got := fmt.Sprintf("%v %+v", Remote(wire.ToDetail(err), redact), unwrapped(Remote(wire.ToDetail(err), redact))); strings.Contains(got, secret) || !strings.Contains(got, "[redacted]") {
+			t.Errorf("%T: %s", err, got)
+		}
+	}
+}
+
+// unwrapped are the typed errors in err, as they print.
+func unwrapped(err error) (list []string) {
+	var timeout *workspace.TimeoutError
+	if errors.As(err, &timeout) {
+		list = append(list, timeout.Survivors)
+	}
+	var limit *workspace.OutputLimitError
+	if errors.As(err, &limit) {
+		list = append(list, limit.Survivors)
+	}
+	var plug *workspace.PluginError
+	if errors.As(err, &plug) {
+		list = append(append(list, plug.Reason), plug.Stderr...)
+	}
+	return list
 }
 
 func TestInstanceError(t *testing.T) {
