@@ -56,6 +56,8 @@ func (p *progress) begin(total int64) {
 		progressbar.OptionThrottle(progressInterval),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionClearOnFinish(),
+		// With an interval it draws by itself, also after the end.
+		progressbar.OptionSetSpinnerChangeInterval(0),
 	)
 }
 
