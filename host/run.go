@@ -271,7 +271,7 @@ func (r *run) withWord(why error) error {
 		limit.Survivors = told.Survivors
 		return why
 	}
-	return fmt.Errorf("%w (%s)", why, word)
+	return fmt.Errorf("%w (%s)", why, word.Error())
 }
 
 // unsuccessful is the error of a run that the plugin, or its death, ended.
