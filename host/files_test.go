@@ -176,10 +176,10 @@ func TestAReaderIsClosedWhileACallersWriterBlocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocked, entered, copied := newGate(t), make(chan struct{}), make(chan error, 1)
+			blocked, entered, copied := newGate(t), make(chan struct{}, 2), make(chan error, 1)
 			go func() {
 				_, err := io.Copy(writerFunc(func(p []byte) (int, error) {
-					close(entered)
+					entered <- struct{}{}
 					<-blocked.ch
 					return len(p), nil
 				}), r)
