@@ -182,6 +182,13 @@ func checkLimit(t testing.TB, e *env) {
 	if want := pattern.Bytes(2999); !bytes.HasPrefix(pattern.Bytes(3000), kept.stdout) || len(kept.stdout) < len(want) {
 		t.Errorf("the error keeps %s", difference(kept.stdout, want))
 	}
+	cmd = e.cmd(t, "pattern", "100", "3000")
+	cmd.OutputLimit = 2999
+	res, err = e.run(t, cmd)
+	kept = wantLimit(t, "3000 bytes on stderr", res, err, 2999)
+	if !bytes.HasPrefix(pattern.Bytes(3000), kept.stderr) || len(kept.stderr) < 2899 {
+		t.Errorf("of stderr the error keeps %s", difference(kept.stderr, pattern.Bytes(2899)))
+	}
 	// It is stopped with all that it started.
 	pids := e.pids(t)
 	cmd = e.cmd(t, append([]string{"tree", pids, "flood"}, escapes()...)...)

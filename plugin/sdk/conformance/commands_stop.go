@@ -145,15 +145,16 @@ func checkKill(t testing.TB, e *env) {
 
 func checkTimeoutPartial(t testing.TB, e *env) {
 	for _, n := range []int{1000, 150_000} {
-		want := pattern.Bytes(min(n, workspace.PartialOutput))
+		more := n + 500 // so that each stream is known
+		want, wantErr := pattern.Bytes(min(n, workspace.PartialOutput)), pattern.Bytes(min(more, workspace.PartialOutput))
 		kept := e.timedWhenReady(t, "a command that writes and then waits", func() workspace.Command {
-			return e.cmd(t, "dump", strconv.Itoa(n), strconv.Itoa(n))
+			return e.cmd(t, "dump", strconv.Itoa(n), strconv.Itoa(more))
 		}, func(kept beginnings) bool { return len(kept.stdout) > 0 && len(kept.stderr) > 0 })
 		if !bytes.Equal(kept.stdout, want) {
 			t.Errorf("of %d bytes on stdout the error keeps %s", n, difference(kept.stdout, want))
 		}
-		if !bytes.Equal(kept.stderr, want) {
-			t.Errorf("of %d bytes on stderr the error keeps %s", n, difference(kept.stderr, want))
+		if !bytes.Equal(kept.stderr, wantErr) {
+			t.Errorf("of %d bytes on stderr the error keeps %s", more, difference(kept.stderr, wantErr))
 		}
 	}
 }

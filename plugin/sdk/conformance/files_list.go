@@ -76,6 +76,10 @@ func checkListLinks(t testing.TB, e *env) {
 	if len(entries) != len(links)+2 {
 		t.Errorf("%d entries, want %d", len(entries), len(links)+2)
 	}
+	e.writeFile(t, join(join(dir, "d"), "inside"), "")
+	if got := e.names(t, join(dir, "to-to-d")); !slices.Equal(got, []string{"inside"}) {
+		t.Errorf("a link to a directory of one file lists %q", got)
+	}
 	for _, i := range entries {
 		target, link := links[i.Name]
 		if i.Link != link || i.Target != target {
@@ -95,7 +99,7 @@ const manyNames = 500
 
 func checkSorted(t testing.TB, e *env) {
 	dir := e.dir(t)
-	want := []string{"a", "B", "a.b", "a-b", "a b", "aa", "ab", "A", "_", "Z", "z", "é", "\xff", "~", "10", "9", "a0"}
+	want := []string{"a", "B", "a.b", "a-b", "a b", ".hidden", "..two", "aa", "ab", "A", "_", "Z", "z", "é", "\xff", "~", "10", "9", "a0"}
 	for i := range manyNames {
 		want = append(want, fmt.Sprintf("n%d", i))
 	}

@@ -247,6 +247,17 @@ func listMutants() []mutant {
 	return []mutant{
 		{check: "F4_StatFollowsAndLstatDoesNot", fault: "lstat follows", bend: bendFiles(func(ws workspace.Workspace) *bent { return &bent{lstat: ws.Stat} }), also: []string{"F10"}},
 		{check: "F4_StatFollowsAndLstatDoesNot", fault: "stat does not follow", bend: bendFiles(func(ws workspace.Workspace) *bent { return &bent{stat: ws.Lstat} })},
+		{check: "F4_ListingTellsLinksAndWhereTheyLead", fault: "lists nothing behind a link", bend: bendFiles(func(ws workspace.Workspace) *bent {
+			return &bent{readDir: func(ctx context.Context, dir string) ([]workspace.FileInfo, error) {
+				if i, err := ws.Lstat(ctx, dir); err == nil && i.Link {
+					return nil, nil
+				}
+				return ws.ReadDir(ctx, dir)
+			}}
+		})},
+		{check: "F4_ListingIsCompleteAndSorted", fault: "leaves out hidden names", bend: bendEntries(func(entries []workspace.FileInfo) []workspace.FileInfo {
+			return slices.DeleteFunc(entries, func(i workspace.FileInfo) bool { return strings.HasPrefix(i.Name, ".") })
+		})},
 		{check: "F4_ListingTellsLinksAndWhereTheyLead", fault: "leaves out dangling links", bend: bendEntries(func(entries []workspace.FileInfo) []workspace.FileInfo {
 			return slices.DeleteFunc(entries, func(i workspace.FileInfo) bool { return i.Mode.Type() == fs.ModeSymlink })
 		})},

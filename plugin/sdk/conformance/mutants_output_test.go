@@ -65,6 +65,13 @@ func outputMutants() []mutant {
 			}
 			return res, err
 		})},
+		{check: "C7_LimitStopsTheCommand", fault: "keeps the beginning of stdout alone", bend: bendResult(func(_ workspace.Command, res *workspace.Result, err error) (*workspace.Result, error) {
+			var over *workspace.OutputLimitError
+			if errors.As(err, &over) {
+				over.Stderr = nil
+			}
+			return res, err
+		})},
 		{check: "C7_LimitStopsTheCommand", fault: "keeps no beginning", bend: bendResult(func(_ workspace.Command, res *workspace.Result, err error) (*workspace.Result, error) {
 			var over *workspace.OutputLimitError
 			if errors.As(err, &over) {

@@ -39,6 +39,9 @@ func stopMutants() []mutant {
 			}
 			return res, err
 		})},
+		{check: "C5_ErrorKeepsTheBeginnings", fault: "swaps the streams", bend: bendTimeout(func(late *workspace.TimeoutError) {
+			late.Stdout, late.Stderr = late.Stderr, late.Stdout
+		})},
 		{check: "C5_ErrorKeepsTheBeginnings", fault: "keeps next to nothing", bend: bendTimeout(func(late *workspace.TimeoutError) { late.Stdout = late.Stdout[:min(len(late.Stdout), 1)] })},
 		{check: "C5_ErrorKeepsTheBeginnings", fault: "keeps the ends", bend: bendTimeout(func(late *workspace.TimeoutError) {
 			if len(late.Stderr) > 1000 {
