@@ -13,8 +13,8 @@ func newDestroyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "destroy REF...",
 		Short: "End workspaces, with all that is in them",
-		Long: `destroy ends workspaces for good, with their files and what runs in them. One
-that is gone already is fine.`,
+		Long: `destroy ends workspaces for good, with their files and the commands that run in
+them. One that is gone already is fine.`,
 		Example:           `  berth destroy local/berth-3f62a91c0d5e4b78 state/notes`,
 		Args:              atLeastOne("REF"),
 		ValidArgsFunction: a.completeRefs,

@@ -25,6 +25,7 @@ func list(ctx context.Context, h *host.Host, providers []string, opts workspace.
 			providers = append(providers, status.Name)
 		}
 	}
+	providers = slices.Compact(slices.Sorted(slices.Values(providers))) // each once, however often it was named
 	found, errs := make([][]workspace.Info, len(providers)), make([]error, len(providers))
 	var wg sync.WaitGroup
 	for i, provider := range providers {

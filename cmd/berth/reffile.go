@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -32,7 +34,7 @@ func (a *app) createRefFile(path string) (*refFile, error) {
 		r.file, err = os.CreateTemp(filepath.Dir(path), ".berth-ref-*")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--ref-file: %w", err)
+		return nil, fmt.Errorf("--ref-file %s: %w", path, cause(err))
 	}
 	return r, nil
 }
@@ -48,7 +50,7 @@ func (r *refFile) write(ref workspace.Ref) error {
 	}
 	if err != nil {
 		r.discard()
-		return fmt.Errorf("writing the ref %s to a file: %w", ref, err)
+		return fmt.Errorf("writing the ref %s to %s: %w", ref, r.path, cause(err))
 	}
 	return nil
 }
@@ -59,4 +61,17 @@ func (r *refFile) discard() {
 	if r.replace {
 		_ = os.Remove(r.file.Name())
 	}
+}
+
+// cause is an error without the name of the file beside the user's.
+func cause(err error) error {
+	var pathErr *fs.PathError
+	var linkErr *os.LinkError
+	switch {
+	case errors.As(err, &pathErr):
+		return pathErr.Err
+	case errors.As(err, &linkErr):
+		return linkErr.Err
+	}
+	return err
 }
