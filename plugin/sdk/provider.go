@@ -157,8 +157,9 @@ type Process interface {
 }
 
 // Interfaces of workspaces with files. Paths arrive absolute, without NUL, but as
-// they were given otherwise: with .. and links in them. Errors name any path: the
-// SDK puts in the caller's.
+// they were given otherwise: with .. and links in them. Errors are of the kinds of
+// contract F3, syscall.ENOTDIR or fs.ErrNotExist as they are will do, and name any
+// path: the SDK puts in the caller's.
 type (
 	// Filesystem is what every workspace with files has.
 	Filesystem = workspace.Filesystem
@@ -212,7 +213,8 @@ type Info struct {
 }
 
 // Ephemeral is a provider whose workspaces die with its process: it is never
-// stopped for idleness.
+// stopped for idleness. It does not keep L6 and B3 of the contract, and says so
+// as a [Deviator].
 type Ephemeral interface {
 	Ephemeral() bool
 }

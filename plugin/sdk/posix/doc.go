@@ -20,7 +20,9 @@
 // When the process that started the supervisors dies, however it dies, they stop
 // what is still running and end. Supervisors are used again; a few idle ones are
 // kept. A keeper, one more such process, is the parent of them all and stops
-// what is left by a supervisor that is itself killed.
+// what is left by a supervisor that is itself killed; both go on when they are
+// stopped. Only a command that kills the keeper and then its supervisor escapes,
+// as it has the rights to: it is the same user.
 //
 // A command gets exactly the environment given, umask 022, no descriptor but its
 // three, the kernel's default resource limits, signal mask and dispositions, and
