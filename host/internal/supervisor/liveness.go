@@ -35,8 +35,13 @@ func (s *Supervisor) checkLiveness(p *plugin) {
 		health: grpc_health_v1.NewHealthClient(p.backend.Conn()),
 		tick:   tick, exited: p.backend.Exited(), over: s.cut,
 	}
-	for failures := 0; l.wait(nil); {
-		if l.check() {
+	// A check that failed has taken an interval: the next one follows at once.
+	for failures := 0; failures > 0 || l.wait(nil); {
+		alive, ended := l.check()
+		if ended {
+			return
+		}
+		if alive {
 			failures = 0
 		} else {
 			failures++
@@ -62,9 +67,9 @@ func (s *Supervisor) noteHealth(p *plugin, healthy bool) {
 	})
 }
 
-// check makes one health check, which may take an interval. Any answer of a
-// server is one.
-func (l liveness) check() bool {
+// check makes one health check, which takes an interval if it fails. Any answer
+// of a server is one. ended says that there is nothing more to check.
+func (l liveness) check() (alive, ended bool) {
 	ctx, cancel := context.WithCancel(context.Background()) // its deadline is counted in ticks
 	answered := make(chan struct{})
 	var err error
@@ -72,11 +77,16 @@ func (l liveness) check() bool {
 		defer close(answered)
 		_, err = l.health.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
 	}()
-	l.wait(answered)
+	ended = !l.wait(answered)
 	cancel()
 	<-answered // gRPC returns at once
-	code := status.Code(err)
-	return code != codes.Canceled && code != codes.Unavailable
+	switch status.Code(err) {
+	case codes.Canceled: // by us, after an interval
+		return false, ended
+	case codes.Unavailable: // at once: a connection may come back within the interval
+		return false, ended || !l.wait(nil)
+	}
+	return true, ended
 }
 
 // wait waits for an interval, or until done. It returns false when there is
