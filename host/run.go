@@ -82,6 +82,9 @@ func (h *handle) Start(ctx context.Context, cmd workspace.Command) (workspace.Pr
 	if err := cmd.Validate(); err != nil {
 		return nil, err
 	}
+	if err := h.mayRun(ctx); err != nil {
+		return nil, err
+	}
 	s, err := h.open(ctx)
 	if err != nil {
 		return nil, err
@@ -102,6 +105,25 @@ func (h *handle) Start(ctx context.Context, cmd workspace.Command) (workspace.Pr
 		}
 	}
 	return r, nil
+}
+
+// mayRun keeps a command from making a workspace that cannot run it, for nothing.
+func (h *handle) mayRun(ctx context.Context) error {
+	if _, made := h.Ref(); made {
+		return nil // its own features tell
+	}
+	op := h.op("run", false)
+	inst, err := h.p.acquire(ctx)
+	if err != nil {
+		return op.wrap(err)
+	}
+	defer inst.Release()
+	// A plugin that announces nothing may have anything.
+	features := wire.ToFeatures(inst.Describe().GetFeatures())
+	if len(features) > 0 && !features.Has(workspace.FeatureCommands) {
+		return op.wrap(fmt.Errorf("workspaces of this provider run no commands: %w", errors.ErrUnsupported))
+	}
+	return nil
 }
 
 // newRun prepares a run. Its timeout counts from here: the workspace is ready,

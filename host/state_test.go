@@ -134,3 +134,19 @@ func TestFS_AWalkOverLinksToItsOwnFolderEnds(t *testing.T) {
 		t.Errorf("walked %q: %v", walked, err)
 	}
 }
+
+func TestRun_MakesNoWorkspaceThatCannotRunIt(t *testing.T) {
+	ws := newState(t)
+	if _, err := ws.Run(t.Context(), workspace.Command{Args: []string{"true"}}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a command where there are only files: %v", err)
+	}
+	if ref, made := ws.Ref(); made {
+		t.Errorf("%s was made for it", ref)
+	}
+	if err := ws.WriteFile(t.Context(), "f", nil); err != nil {
+		t.Errorf("the handle afterwards: %v", err)
+	}
+	if _, err := ws.Run(t.Context(), workspace.Command{Args: []string{"true"}}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a command in a workspace of files: %v", err)
+	}
+}

@@ -29,7 +29,7 @@ func byHand(def definition, args []string, out, errOut io.Writer) (status int) {
 		return printed(fmt.Fprintln(out, pretty.String()))
 	}
 	usage := fmt.Sprintf(`%s %s is a plugin of Berth. A Berth host starts it by itself,
-for example: berth run %s -- COMMAND
+for example: berth open %s
 
 By hand it only tells about itself:
   --version  its version
