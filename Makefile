@@ -26,10 +26,10 @@ demo: build ## Show the main job on real plugin processes
 	$(BIN)/berth-demo
 
 test: ## Run every test that needs no engine, with the race detector (needs a C compiler)
-	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test -race $(TESTFLAGS) ./...) || status=1; done; exit $$status
+	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 20m $(TESTFLAGS) ./...) || status=1; done; exit $$status
 
 test-python: ## Check the example provider in Python (needs python3 with venv, and PyPI)
-	@$(GO) test -tags python $(TESTFLAGS) ./examples/provider-python
+	@$(GO) test -timeout 20m -tags python $(TESTFLAGS) ./examples/provider-python
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...
