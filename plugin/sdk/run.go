@@ -197,8 +197,8 @@ func (r *run) handle(m *berthv1.RunRequest) error {
 		if n := r.out.unsentResults(); n >= maxResults {
 			return fmt.Errorf("signal: the results of %d others have not been taken: %w", n, workspace.ErrInvalid)
 		}
-		if !signalName.MatchString(m.Signal.GetName()) {
-			r.answer(m.Signal, fmt.Errorf("signal %.32q: want a POSIX name without SIG, such as TERM: %w", m.Signal.GetName(), workspace.ErrInvalid))
+		if err := workspace.Signal(m.Signal.GetName()).Validate(); err != nil {
+			r.answer(m.Signal, err)
 			return nil
 		}
 		select {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -240,7 +240,8 @@ func (r *run) serveStdin(process Process) (closeStdin func()) {
 		once.Do(func() {
 			r.stdin.close()
 			r.server.goSafely("closing stdin", func() {
-				if err := w.Close(); err != nil {
+				// The provider closes it too, when the command ends.
+				if err := w.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
 					r.server.logger.Debug("closing stdin", "run", r.id, "error", r.server.redactor.text(err.Error()))
 				}
 			})
@@ -249,8 +250,6 @@ func (r *run) serveStdin(process Process) (closeStdin func()) {
 	r.server.goSafely("Stdin", func() { r.feed(w, closeStdin) })
 	return closeStdin
 }
-
-var signalName = regexp.MustCompile(`^[A-Z][A-Z0-9+-]{0,15}$`)
 
 // deliver hands signals to the command one after the other.
 func (r *run) deliver(process Process, over <-chan struct{}) {
