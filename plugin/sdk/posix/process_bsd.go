@@ -33,11 +33,10 @@ func (commands) close() {}
 
 // process is a command in a process group of its own.
 type process struct {
-	ws             *Workspace
-	pid            int
-	stdin          *os.File // nil without
-	stdout, stderr *output
-	done           chan struct{} // closed when it has been waited for
+	streams
+	ws   *Workspace
+	pid  int
+	done chan struct{} // closed when it has been waited for
 
 	mu       sync.Mutex
 	finished bool
@@ -80,14 +79,14 @@ func (w *Workspace) Start(ctx context.Context, cmd sdk.Command) (sdk.Process, er
 	for _, o := range []**output{&p.stdout, &p.stderr} {
 		var fd int
 		if *o, fd, err = newOutput(); err != nil {
-			p.discard()
+			p.abandon()
 			return nil, refusal(cmd.Dir, "pipe", errnoOf(err))
 		}
 		theirs = append(theirs, fd)
 		defer closeAll([]int{fd})
 	}
 	if err := p.start(cmd, dir, w.environment(cmd.Env), theirs); err != nil {
-		p.discard()
+		p.abandon()
 		return nil, err
 	}
 	return p, nil
@@ -143,32 +142,6 @@ func (p *process) finish(code int, err error) {
 	}
 	close(p.done)
 }
-
-// discard closes what a start that failed has opened.
-func (p *process) discard() {
-	if p.stdin != nil {
-		_ = p.stdin.Close()
-	}
-	for _, o := range []*output{p.stdout, p.stderr} {
-		if o != nil {
-			o.discard()
-		}
-	}
-}
-
-// Stdin is nil unless asked for.
-func (p *process) Stdin() io.WriteCloser {
-	if p.stdin == nil {
-		return nil
-	}
-	return p.stdin
-}
-
-// Stdout ends when the command is done (contract C8).
-func (p *process) Stdout() io.Reader { return p.stdout }
-
-// Stderr ends when the command is done.
-func (p *process) Stderr() io.Reader { return p.stderr }
 
 // Wait returns the exit code (contract C3).
 func (p *process) Wait() (int, error) {
@@ -237,7 +210,7 @@ func (p *process) Close() error {
 	default:
 		p.Stop(0)
 	}
-	p.discard()
+	p.abandon()
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -28,13 +27,12 @@ func (c *commands) close() { c.once.Do(supervisors.release) }
 
 // process is a command under a supervisor.
 type process struct {
-	helper         *helper
-	ws             *Workspace
-	stdin          *os.File // nil without
-	stdout, stderr *output
-	answer         chan message  // to its start
-	done           chan struct{} // closed when it has ended, by finish
-	closed         sync.Once
+	streams
+	helper *helper
+	ws     *Workspace
+	answer chan message  // to its start
+	done   chan struct{} // closed when it has ended, by finish
+	closed sync.Once
 
 	mu        sync.Mutex
 	finished  bool
@@ -176,32 +174,6 @@ func (p *process) pipes(stdin bool, m *message) (theirs []int, err error) {
 	}
 	return theirs, nil
 }
-
-// abandon closes what a start that failed has opened.
-func (p *process) abandon() {
-	if p.stdin != nil {
-		_ = p.stdin.Close()
-	}
-	for _, o := range []*output{p.stdout, p.stderr} {
-		if o != nil {
-			o.discard()
-		}
-	}
-}
-
-// Stdin is nil unless asked for.
-func (p *process) Stdin() io.WriteCloser {
-	if p.stdin == nil {
-		return nil
-	}
-	return p.stdin
-}
-
-// Stdout ends when the command is done (contract C8).
-func (p *process) Stdout() io.Reader { return p.stdout }
-
-// Stderr ends when the command is done.
-func (p *process) Stderr() io.Reader { return p.stderr }
 
 // Wait returns the exit code (contract C3).
 func (p *process) Wait() (int, error) {
