@@ -71,7 +71,8 @@ func writePattern(w io.Writer, n int64) error {
 
 func printForEver([]string) error { return writePattern(os.Stdout, 1<<62) }
 
-// flood notes the count after each chunk that the pipe took.
+// flood notes the count after each chunk that the pipe took, and zero before the
+// first one: whoever has seen output finds a number.
 func flood(args []string) error {
 	f, err := os.Create(args[0])
 	if err != nil {
@@ -79,11 +80,11 @@ func flood(args []string) error {
 	}
 	b := make([]byte, 16<<10)
 	for at := int64(0); ; at += int64(len(b)) {
-		pattern.Fill(b, at)
-		if _, err := os.Stdout.Write(b); err != nil {
+		if _, err := f.WriteAt(fmt.Appendf(nil, "%020d\n", at), 0); err != nil {
 			return err
 		}
-		if _, err := f.WriteAt(fmt.Appendf(nil, "%020d\n", at+int64(len(b))), 0); err != nil {
+		pattern.Fill(b, at)
+		if _, err := os.Stdout.Write(b); err != nil {
 			return err
 		}
 	}
