@@ -13,6 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // How the plugin starts: NAME of its binary berth-provider-NAME.
@@ -74,4 +77,27 @@ func suffix() string {
 		return ".exe"
 	}
 	return ""
+}
+
+// Main is what TestMain does where plugins are needed: it builds them, runs the
+// tests, and looks for goroutines that were left.
+func Main(m *testing.M, plugins *Plugins) (status int) {
+	dir, err := os.MkdirTemp("", "faults")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if *plugins, err = Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if status = m.Run(); status != 0 {
+		return status
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }

@@ -290,3 +290,19 @@ func (d *decoder) strings() []string {
 	}
 	return list
 }
+
+// messages receives until the other side hangs up, which closes the channel.
+func (c *conn) messages() <-chan message {
+	all := make(chan message)
+	go func() {
+		defer close(all)
+		for {
+			m, err := c.receive()
+			if err != nil {
+				return
+			}
+			all <- m
+		}
+	}()
+	return all
+}

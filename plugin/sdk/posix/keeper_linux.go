@@ -33,17 +33,7 @@ func keep(c *conn) int {
 	k := &keeper{conn: c, childs: make(chan os.Signal, 1), supervisors: make(map[int]bool)}
 	k.tree = tree{root: os.Getpid(), skip: k.supervisors, kill: killProc}
 	signal.Notify(k.childs, unix.SIGCHLD)
-	messages := make(chan message)
-	go func() {
-		defer close(messages)
-		for {
-			m, err := c.receive()
-			if err != nil {
-				return
-			}
-			messages <- m
-		}
-	}()
+	messages := c.messages()
 	for {
 		select {
 		case m, ok := <-messages:

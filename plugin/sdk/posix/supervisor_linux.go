@@ -59,17 +59,7 @@ func supervise(c *conn) int {
 	}
 	s.grace.Stop()
 	signal.Notify(s.childs, unix.SIGCHLD)
-	messages := make(chan message)
-	go func() {
-		defer close(messages)
-		for {
-			m, err := c.receive()
-			if err != nil {
-				return
-			}
-			messages <- m
-		}
-	}()
+	messages := c.messages()
 	for {
 		select {
 		case m, ok := <-messages:
