@@ -232,8 +232,11 @@ func (k *keeperConn) spawn(socket *os.File) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("starting a supervisor: %w", errors.Join(workspace.ErrTransient, err))
 	}
-	if answer.num < 0 {
+	switch {
+	case answer.num < 0:
 		return 0, refusal("/proc/self/exe", "start", syscall.Errno(-answer.num))
+	case answer.num == 0:
+		return 0, errors.New("starting a supervisor: the commands' keeper answered no process")
 	}
 	return int(answer.num), nil
 }
@@ -279,7 +282,9 @@ func (h *helper) kill() {
 	select {
 	case <-h.done:
 	default:
-		_ = unix.Kill(h.pid, unix.SIGKILL)
+		if h.pid > 0 { // anything else is a group, or everyone
+			_ = unix.Kill(h.pid, unix.SIGKILL)
+		}
 		h.hangUp()
 	}
 }

@@ -135,6 +135,8 @@ func fakeSupervisor(t *testing.T, pool *pool, started func()) (*helper, *sync.Wa
 				started()
 				_ = other.send(message{kind: kindStarted})
 				_ = other.send(message{kind: kindExited, num: 7})
+			case kindStop: // nothing is left of a command that ended
+				_ = other.send(message{kind: kindStopped})
 			case kindRelease:
 				_ = other.send(message{kind: kindFree})
 			}

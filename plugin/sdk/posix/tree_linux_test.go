@@ -2,6 +2,7 @@ package posix_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -317,6 +318,12 @@ func TestKilledHelpers(t *testing.T) {
 		var supervisor, keeper int
 		if _, err := fmt.Sscan(r.stdout, &supervisor, &keeper); err != nil {
 			t.Fatalf("%+v: %v", r, err)
+		}
+		for _, helper := range []int{keeper, supervisor} {
+			// Nothing else may be killed by mistake, such as who takes orphans in.
+			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", helper)); err != nil || !bytes.HasPrefix(line, []byte("berth-supervisor\x00")) {
+				t.Fatalf("process %d is no helper: %q, %v", helper, line, err)
+			}
 		}
 		kill(t, keeper)
 		kill(t, supervisor)
