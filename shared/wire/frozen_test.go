@@ -11,15 +11,22 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/wire/guestv1"
 )
 
-var update = flag.Bool("update", false, "add what is new in the protocol to testdata/berth.v1.txt")
+var update = flag.Bool("update", false, "add what is new in the protocols to their files in testdata")
 
-// The protocol grows by addition only: whatever was in it once keeps its number,
+// The protocols grow by addition only: whatever was in one once keeps its number,
 // its type and its name, since binaries that people have built speak it.
 func TestProtocolOnlyGrows(t *testing.T) {
-	const file = "testdata/berth.v1.txt"
-	now := protocolLines(berthv1.File_berthv1_berth_proto)
+	for _, protocol := range []protoreflect.FileDescriptor{berthv1.File_berthv1_berth_proto, guestv1.File_guestv1_guest_proto} {
+		t.Run(string(protocol.Package()), func(t *testing.T) { onlyGrows(t, protocol) })
+	}
+}
+
+func onlyGrows(t *testing.T, protocol protoreflect.FileDescriptor) {
+	file := "testdata/" + string(protocol.Package()) + ".txt"
+	now := protocolLines(protocol)
 	data, err := os.ReadFile(file)
 	if err != nil && !*update {
 		t.Fatal(err)
