@@ -3,6 +3,7 @@
 package posix
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,9 @@ func (w *Workspace) Start(ctx context.Context, cmd sdk.Command) (sdk.Process, er
 	dir := w.dirOf(cmd)
 	switch info, err := os.Stat(dir); {
 	case err != nil:
-		return nil, &fs.PathError{Op: "chdir", Path: cmd.Dir, Err: cause(err)}
+		return nil, &fs.PathError{Op: "chdir", Path: cmp.Or(cmd.Dir, dir), Err: cause(err)}
 	case !info.IsDir():
-		return nil, &fs.PathError{Op: "chdir", Path: cmd.Dir, Err: syscall.ENOTDIR}
+		return nil, &fs.PathError{Op: "chdir", Path: cmp.Or(cmd.Dir, dir), Err: syscall.ENOTDIR}
 	}
 	p := &process{ws: w, done: make(chan struct{})}
 	null, err := os.Open(os.DevNull)

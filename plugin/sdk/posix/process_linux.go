@@ -1,6 +1,7 @@
 package posix
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ func (w *Workspace) tryStart(ctx context.Context, cmd sdk.Command) (p *process, 
 	if answer.kind != kindStarted {
 		p.abandon()
 		supervisors.put(helper)
-		return nil, true, refusal(cmd.Dir, answer.text, syscall.Errno(answer.num))
+		return nil, true, refusal(cmp.Or(cmd.Dir, w.dir), answer.text, syscall.Errno(answer.num))
 	}
 	return p, true, nil
 }

@@ -21,13 +21,18 @@ const watchInterval = 100 * time.Millisecond
 
 // Config says which folder is a workspace.
 type Config struct {
-	// Dir is the folder. It must exist.
+	// Dir is the folder. It must exist, unless WholeMachine is set.
 	Dir string
+	// WholeMachine says that the workspace is this machine, as it is inside a
+	// container, and Dir only where commands start and relative paths begin. It
+	// may be missing, removed, replaced or made again while the workspace goes
+	// on: what needs it then fails with [fs.ErrNotExist].
+	WholeMachine bool
 	// ID is the provider's name of the workspace.
 	ID string
 	// Incarnation tells this folder from another one that is later put in its
 	// place. If empty it is made from the folder's inode and birth time, which
-	// survive a restart (contract L8).
+	// survive a restart (contract L8); of a whole machine it is what is given.
 	Incarnation string
 	// Env is the complete environment of its commands, to which a command adds
 	// its own. Nothing else reaches them (contract C9).
@@ -39,7 +44,7 @@ type Workspace struct {
 	id, incarnation string
 	dir             string // absolute and canonical
 	env             map[string]string
-	root            *os.File // held, so that its inode names no other folder
+	root            *os.File // held, so that its inode names no other folder; nil of a whole machine
 	rootInfo        fs.FileInfo
 	commands        commands
 }
@@ -62,34 +67,44 @@ var _ interface {
 // [*fs.PathError] for which errors.Is finds [fs.ErrNotExist]. Nothing is
 // started before the first command.
 func Open(config Config) (*Workspace, error) {
-	if err := workspace.ValidateEnv(config.Env); err != nil {
-		return nil, fmt.Errorf("opening folder %s: %w", config.Dir, err)
+	ws := &Workspace{id: config.ID, incarnation: config.Incarnation, env: maps.Clone(config.Env)}
+	err := workspace.ValidateEnv(config.Env)
+	if err == nil {
+		ws.dir, err = filepath.Abs(config.Dir)
 	}
-	dir, err := filepath.Abs(config.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening folder %s: %w", config.Dir, err)
-	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return nil, fmt.Errorf("opening folder %s: %w", config.Dir, err)
-	}
-	root, err := openDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening folder %s: %w", config.Dir, err)
-	}
-	info, err := root.Stat()
-	if err == nil && config.Incarnation == "" {
-		config.Incarnation, err = incarnation(root)
+	switch {
+	case err != nil:
+	case config.WholeMachine:
+		ws.dir, err = realPath(ws.dir)
+	default:
+		err = ws.hold()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening folder %s: %w", config.Dir, err), root.Close())
-	}
-	ws := &Workspace{
-		id: config.ID, incarnation: config.Incarnation,
-		dir: dir, env: maps.Clone(config.Env),
-		root: root, rootInfo: info,
+		return nil, fmt.Errorf("opening folder %s: %w", config.Dir, err)
 	}
 	ws.commands.open()
 	return ws, nil
+}
+
+// hold opens the folder, so that no other is taken for it later.
+func (w *Workspace) hold() error {
+	dir, err := filepath.EvalSymlinks(w.dir)
+	if err != nil {
+		return err
+	}
+	root, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	info, err := root.Stat()
+	if err == nil && w.incarnation == "" {
+		w.incarnation, err = incarnation(root)
+	}
+	if err != nil {
+		return errors.Join(err, root.Close())
+	}
+	w.dir, w.root, w.rootInfo = dir, root, info
+	return nil
 }
 
 // ID is the provider's name of the workspace.
@@ -111,8 +126,13 @@ func (w *Workspace) Announce() []workspace.Feature {
 }
 
 // Watch returns an error that wraps [workspace.ErrUnavailable] when the folder
-// was removed or replaced, or ctx's error (contract L7).
+// was removed or replaced, or ctx's error (contract L7). A whole machine does
+// not go away before this process.
 func (w *Workspace) Watch(ctx context.Context) error {
+	if w.root == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
@@ -131,13 +151,19 @@ func (w *Workspace) Watch(ctx context.Context) error {
 // background children stay as they are; no method may be called after it.
 func (w *Workspace) Close() error {
 	w.commands.close()
+	if w.root == nil {
+		return nil
+	}
 	return w.root.Close()
 }
 
 // available reports whether the path still leads to the folder that was opened
 // (contract L8). The folder is held open, so that no other one can have its
-// inode number.
+// inode number. A whole machine always is.
 func (w *Workspace) available() error {
+	if w.root == nil {
+		return nil
+	}
 	info, err := os.Stat(w.dir)
 	switch {
 	case err == nil && os.SameFile(info, w.rootInfo):
