@@ -1,0 +1,93 @@
+// Package splice joins this process's standard input and output to the guest's
+// socket: the role of berth-guest that a provider starts inside a container to
+// speak to the guest there.
+package splice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"syscall"
+	"time"
+)
+
+const (
+	// socketWait is how long the guest may take to serve: it is started with the
+	// container, which may have happened just now, or again because it died.
+	socketWait = 5 * time.Second
+	// socketRetry is between two looks for the socket.
+	socketRetry = 10 * time.Millisecond
+	// lastWords is how long the guest may go on to write when its client has
+	// said that it is done.
+	lastWords = 5 * time.Second
+	// bufferSize is what a pipe holds.
+	bufferSize = 64 << 10
+)
+
+// What may go wrong. Each has an exit status of its own.
+var (
+	// ErrNoGuest: nobody serves the socket.
+	ErrNoGuest = errors.New("no guest serves the socket")
+	// ErrForbidden: this user may not reach the socket.
+	ErrForbidden = errors.New("the socket is another user's")
+	// ErrRefused: the guest ended the connection without a word.
+	ErrRefused = errors.New("the guest refused the connection")
+)
+
+// Run joins in and out to the socket until either side ends. It returns with
+// reads of in still under way, which end with the process.
+func Run(ctx context.Context, path string, in io.Reader, out io.Writer) error {
+	conn, err := dial(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		_, err := io.CopyBuffer(conn, in, make([]byte, bufferSize))
+		if err != nil { // the client's end, or the guest's, which is seen below
+			_ = conn.Close()
+			return
+		}
+		_ = conn.CloseWrite()
+		_ = conn.SetReadDeadline(time.Now().Add(lastWords))
+	}()
+	n, err := io.CopyBuffer(out, conn, make([]byte, bufferSize))
+	switch {
+	case n == 0 && (err == nil || errors.Is(err, syscall.ECONNRESET)):
+		return fmt.Errorf("%s: %w", path, ErrRefused)
+	case err == nil, errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return nil
+	}
+	return fmt.Errorf("%s: joining it to the standard streams: %w", path, err)
+}
+
+// dial waits for the socket to be served.
+func dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, socketWait)
+	defer cancel()
+	var dialer net.Dialer
+	for {
+		conn, err := dialer.DialContext(ctx, "unix", path)
+		switch {
+		case err == nil:
+			return conn.(*net.UnixConn), nil
+		case errors.Is(err, fs.ErrPermission):
+			return nil, fmt.Errorf("%s: %w: %w", path, ErrForbidden, err)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EAGAIN):
+			return nil, fmt.Errorf("%s: %w: %w", path, ErrNoGuest, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w after %v: %w", path, ErrNoGuest, socketWait, err)
+		case <-time.After(socketRetry):
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,177 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// ErrServed is that of a socket on which another guest serves already.
+var ErrServed = errors.New("another guest serves it already")
+
+const (
+	folderMode = 0o700
+	socketMode = 0o600
+	// maxPath is the longest path that a socket can have: the kernel's own limit,
+	// with the NUL that ends it.
+	maxPath = 107
+)
+
+// socket is the listener. It accepts the guest's own user and root alone, and no
+// more of them than can be served.
+type socket struct {
+	*net.UnixListener
+
+	logger hclog.Logger
+	lock   *os.File // held for as long as the socket is served
+	slots  chan struct{}
+}
+
+// listen makes the socket, in place of one that a killed guest has left.
+func listen(path string, logger hclog.Logger) (*socket, error) {
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("socket %s: its path is longer than %d bytes", path, maxPath)
+	}
+	if err := folder(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	listener, err := bind(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("socket %s: %w", path, err), lock.Close())
+	}
+	return &socket{UnixListener: listener, logger: logger, lock: lock, slots: make(chan struct{}, maxConnections)}, nil
+}
+
+// folder makes the socket's folder, or checks that nobody else can put another
+// socket there.
+func folder(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), newDirMode); err != nil {
+		return fmt.Errorf("making a folder for its folder: %w", err)
+	}
+	if err := os.Mkdir(dir, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making its folder: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("looking at its folder %s: %w", dir, err)
+	}
+	switch uid := os.Geteuid(); {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("its folder %s is no folder", dir)
+	case int(st.Uid) != uid:
+		return fmt.Errorf("its folder %s belongs to user %d, and this is user %d", dir, st.Uid, uid)
+	case st.Mode&0o077 != 0:
+		return fmt.Errorf("its folder %s has mode %04o: want 0700, or others could take the socket's place", dir, st.Mode&0o7777)
+	}
+	return nil
+}
+
+// lockFile takes the lock that one guest holds until it ends, however it does.
+func lockFile(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, socketMode)
+	if err != nil {
+		return nil, fmt.Errorf("opening its lock: %w", err)
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = ErrServed
+	} else if err != nil {
+		err = fmt.Errorf("taking its lock: %w", err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+func bind(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing a stale one: %w", err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// close removes the socket and gives up the lock, in this order.
+func (s *socket) close() error {
+	err := s.UnixListener.Close()
+	if errors.Is(err, net.ErrClosed) { // the server has done it
+		err = nil
+	}
+	return errors.Join(err, s.lock.Close())
+}
+
+// Accept returns the next connection that is to be served.
+func (s *socket) Accept() (net.Conn, error) {
+	for {
+		c, err := s.UnixListener.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peer(c)
+		switch {
+		case err != nil:
+			s.logger.Warn("refused a connection: its peer is not known", "error", err)
+		case !welcome(uid, os.Geteuid()):
+			s.logger.Warn("refused a connection of another user", "uid", uid)
+		default:
+			select {
+			case s.slots <- struct{}{}:
+				return &served{UnixConn: c, end: sync.OnceFunc(func() { <-s.slots })}, nil
+			default:
+				s.logger.Warn("refused a connection: there are too many", "most", maxConnections)
+			}
+		}
+		_ = c.Close()
+	}
+}
+
+// welcome are the guest's own user, who is all commands too, and root.
+func welcome(uid uint32, own int) bool { return uid == 0 || int(uid) == own }
+
+// peer is the user who made a connection, as the kernel knows.
+func peer(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(err, credErr); err != nil {
+		return 0, err
+	}
+	return cred.Uid, nil
+}
+
+// served is a connection that counts until it is closed.
+type served struct {
+	*net.UnixConn
+
+	end func()
+}
+
+// Close ends the connection.
+func (s *served) Close() error {
+	defer s.end()
+	return s.UnixConn.Close()
+}
