@@ -1,22 +1,17 @@
 // Package engine is a Docker Engine as the provider sees it: found as Docker's
 // own client finds it, with a deadline on every call, and with errors that say
 // what was being done and what a caller may decide on.
+//
+// [Open] finds it, [Engine.Query], [Engine.Change] and [Engine.Stream] call it,
+// and [Engine.Exec] executes in its containers.
 package engine
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"os"
+	"net/http"
+	"sync/atomic"
 	"time"
 
-	"github.com/docker/cli/cli/config"
-	"github.com/docker/cli/cli/context/docker"
-	"github.com/docker/cli/cli/context/store"
 	"github.com/docker/docker/client"
-
-	"github.com/berth-dev/berth/shared/workspace"
 )
 
 const (
@@ -27,112 +22,85 @@ const (
 	// ChangeTimeout is for a call that makes, starts, stops or removes something,
 	// which may wait for a disk.
 	ChangeTimeout = 2 * time.Minute
+	// MinAPIVersion is the oldest API that the provider is tested with: that of
+	// Engine 20.10.
+	MinAPIVersion = "1.41"
 )
 
 const (
-	envContext     = "DOCKER_CONTEXT"
-	defaultContext = "default"
+	// idleConns is how many connections are kept for the next calls: about as many
+	// as calls run at once when many workspaces open together.
+	idleConns = 16
+	// idleTimeout is when a connection that no call uses is closed. The engine
+	// would keep it for ever.
+	idleTimeout = 30 * time.Second
 )
 
 // Engine is a connection to one engine. It may be used concurrently.
 type Engine struct {
-	client  *client.Client
-	address string
+	endpoint  endpoint
+	transport *http.Transport
+	// limits on calls: [CallTimeout] and [ChangeTimeout].
+	callLimit, changeLimit time.Duration
+	exitLimit              time.Duration // exitUnknownAfter
+
+	// client speaks the version that was agreed on, nil until one was.
+	client atomic.Pointer[client.Client]
+	// unchecked agrees on the version with its first request, for callers of
+	// Client that come before all others.
+	unchecked *client.Client
+	// checking is held by the one call that agrees on the version.
+	checking chan struct{}
 }
 
 // Open finds the engine as Docker's own client does: DOCKER_HOST with its TLS
 // variables, else the context that DOCKER_CONTEXT or the configuration in
 // DOCKER_CONFIG names, else the default socket. It connects to nothing yet.
+// Whatever is wrong with these is [workspace.ErrInvalid].
 func Open() (*Engine, error) {
-	opts, err := options()
+	found, err := find()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewClientWithOpts(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("docker engine: %w: %w", err, workspace.ErrInvalid)
+	e := &Engine{
+		endpoint:    found,
+		transport:   found.transport(),
+		callLimit:   CallTimeout,
+		changeLimit: ChangeTimeout,
+		exitLimit:   exitUnknownAfter,
+		checking:    make(chan struct{}, 1),
 	}
-	return &Engine{client: c, address: c.DaemonHost()}, nil
+	e.unchecked, err = e.newClient(client.WithVersionFromEnv(), client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, found.invalid("%v", err)
+	}
+	return e, nil
 }
 
-func options() ([]client.Opt, error) {
-	name := contextName()
-	if name == defaultContext {
-		endpoint := docker.Endpoint{EndpointMeta: docker.EndpointMeta{Host: cmp.Or(os.Getenv(client.EnvOverrideHost), client.DefaultDockerHost)}}
-		opts, err := endpoint.ClientOpts()
-		if err != nil {
-			return nil, fmt.Errorf("docker engine: %s=%s: %w: %w", client.EnvOverrideHost, os.Getenv(client.EnvOverrideHost), err, workspace.ErrInvalid)
-		}
-		return append(opts, client.WithTLSClientConfigFromEnv()), nil
-	}
-	contexts := store.New(config.ContextStoreDir(), store.NewConfig(
-		func() any { return &map[string]any{} },
-		store.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} }),
-	))
-	fail := func(err error) error {
-		return fmt.Errorf("docker engine: context %q: %w: %w", name, err, workspace.ErrInvalid)
-	}
-	metadata, err := contexts.GetMetadata(name)
-	if err != nil {
-		return nil, fail(err)
-	}
-	meta, err := docker.EndpointFromContext(metadata)
-	if err != nil {
-		return nil, fail(err)
-	}
-	endpoint, err := docker.WithTLSData(contexts, name, meta)
-	if err != nil {
-		return nil, fail(err)
-	}
-	opts, err := endpoint.ClientOpts()
-	if err != nil {
-		return nil, fail(err)
-	}
-	return opts, nil
+// newClient returns a client over the engine's connections.
+func (e *Engine) newClient(opts ...client.Opt) (*client.Client, error) {
+	return client.NewClientWithOpts(append([]client.Opt{
+		client.WithHost(e.endpoint.url), // before the transport, which it would change
+		client.WithHTTPClient(&http.Client{Transport: e.transport, CheckRedirect: client.CheckRedirect}),
+		client.WithScheme(e.endpoint.scheme()),
+	}, opts...)...)
 }
 
-// contextName is the context to use, in Docker's own order.
-func contextName() string {
-	if os.Getenv(client.EnvOverrideHost) != "" {
-		return defaultContext
+// Client is the engine's API. Its calls have no deadline but the context's, and
+// its errors are the engine's own: see [Engine.Query], [Engine.Change] and
+// [Engine.Stream].
+func (e *Engine) Client() *client.Client {
+	if c := e.client.Load(); c != nil {
+		return c
 	}
-	if name := os.Getenv(envContext); name != "" {
-		return name
-	}
-	if file, err := config.Load(config.Dir()); err == nil && file.CurrentContext != "" {
-		return file.CurrentContext
-	}
-	return defaultContext
+	return e.unchecked
 }
-
-// Client is the engine's API. Its calls have no deadline but the context's: see
-// [Engine.Query] and [Engine.Change].
-func (e *Engine) Client() *client.Client { return e.client }
 
 // Address is where the engine is, for people.
-func (e *Engine) Address() string { return e.address }
+func (e *Engine) Address() string { return e.endpoint.host }
 
-// Close gives up the connections that are idle.
-func (e *Engine) Close() error { return e.client.Close() }
-
-// Query makes a call that changes nothing, within [CallTimeout].
-func (e *Engine) Query(ctx context.Context, doing string, call func(context.Context, *client.Client) error) error {
-	return e.within(ctx, CallTimeout, doing, call)
-}
-
-// Change makes a call that changes something, within [ChangeTimeout].
-func (e *Engine) Change(ctx context.Context, doing string, call func(context.Context, *client.Client) error) error {
-	return e.within(ctx, ChangeTimeout, doing, call)
-}
-
-var errNoAnswer = errors.New("the engine has not answered")
-
-func (e *Engine) within(ctx context.Context, limit time.Duration, doing string, call func(context.Context, *client.Client) error) error {
-	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %v", errNoAnswer, limit))
-	defer cancel()
-	err := call(limited, e.client)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		err = context.Cause(limited)
-	}
-	return e.Error(ctx, doing, err)
+// Close gives up the connections that are idle. What is under way goes on.
+func (e *Engine) Close() error {
+	e.transport.CloseIdleConnections()
+	return nil
 }

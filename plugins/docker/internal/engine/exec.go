@@ -1,18 +1,19 @@
 package engine
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/url"
 	"sync"
+	"time"
 
-	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 // ExecOptions say what to execute in a running container.
@@ -35,12 +36,14 @@ type ExecOptions struct {
 type Exec struct {
 	engine *Engine
 	id     string
-	conn   types.HijackedResponse
+	stream *hijacked
+	frames frames
 	closed sync.Once
 }
 
 // Exec starts a command in a container. The context is for the start alone. It
-// has to be closed.
+// has to be closed. When it fails, the command has either not started or finds
+// its streams closed.
 func (e *Engine) Exec(ctx context.Context, containerID string, opts ExecOptions) (*Exec, error) {
 	x := &Exec{engine: e}
 	err := e.Change(ctx, "executing a command in container "+containerID, func(ctx context.Context, c *client.Client) error {
@@ -52,12 +55,13 @@ func (e *Engine) Exec(ctx context.Context, containerID string, opts ExecOptions)
 			return err
 		}
 		x.id = created.ID
-		x.conn, err = c.ContainerExecAttach(ctx, created.ID, container.ExecAttachOptions{})
+		x.stream, err = e.hijack(ctx, c, "/exec/"+url.PathEscape(x.id)+"/start", container.ExecAttachOptions{})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	x.frames.r = x.stream.reader
 	return x, nil
 }
 
@@ -65,138 +69,118 @@ func (e *Engine) Exec(ctx context.Context, containerID string, opts ExecOptions)
 func (x *Exec) ID() string { return x.id }
 
 // Write writes to the command's stdin.
-func (x *Exec) Write(p []byte) (int, error) { return x.conn.Conn.Write(p) }
+func (x *Exec) Write(p []byte) (int, error) { return x.stream.conn.Write(p) }
 
 // CloseWrite ends the command's stdin.
-func (x *Exec) CloseWrite() error { return x.conn.CloseWrite() }
+func (x *Exec) CloseWrite() error { return x.stream.closeWrite() }
 
 // Copy copies the outputs until they end: at the command's end, or some seconds
 // later where a background child holds them open. A writer that blocks stops
-// both.
+// both, and memory is bounded. That the outputs have ended does not say that the
+// command has: an engine that dies ends them too. A writer's error is returned
+// as it is; what breaks the stream is [workspace.ErrTransient].
 func (x *Exec) Copy(stdout, stderr io.Writer) error {
-	if _, err := stdcopy.StdCopy(stdout, stderr, x.conn.Reader); err != nil {
-		return fmt.Errorf("reading the output of an exec: %w", err)
+	const doing = "reading the output of an exec"
+	for {
+		stream, piece, err := x.frames.next(frameBuffer)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %v: %w", doing, err, workspace.ErrTransient)
+		}
+		to := stdout
+		switch stream {
+		case stdcopy.Stderr:
+			to = stderr
+		case stdcopy.Systemerr:
+			return fmt.Errorf("%s: %w: %w", doing, x.frames.engineError(piece), workspace.ErrTransient)
+		}
+		if n, err := to.Write(piece); err != nil {
+			return err
+		} else if n != len(piece) {
+			return io.ErrShortWrite
+		}
 	}
-	return nil
 }
 
-// ErrRunning says that the command has not ended.
-var ErrRunning = errors.New("the engine says that the command is still running")
+var (
+	// ErrRunning says that the command has not ended.
+	ErrRunning = errors.New("the engine says that the command is still running")
+	// ErrExitUnknown says that the command is no longer running and that its exit
+	// code cannot be known.
+	ErrExitUnknown = errors.New("the engine does not tell the command's exit code")
+)
 
 // ExitCode asks for the exit code of a command that has ended; [ErrRunning] of
-// one that has not, so far as the engine knows.
+// one that has not, so far as the engine knows. An exit code that it does not
+// tell yet is never 0: that is ErrRunning too.
 func (x *Exec) ExitCode(ctx context.Context) (int, error) {
-	var inspect container.ExecInspect
-	err := x.engine.Query(ctx, "asking for an exit code", func(ctx context.Context, c *client.Client) (err error) {
-		inspect, err = c.ContainerExecInspect(ctx, x.id)
-		return err
-	})
-	if err != nil {
+	state, err := x.inspect(ctx)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if inspect.Running {
+	case state.Running || state.ExitCode == nil:
 		return 0, ErrRunning
 	}
-	return inspect.ExitCode, nil
+	return *state.ExitCode, nil
+}
+
+const (
+	// exitUnknownAfter is how long a command that is not running may be without
+	// an exit code before it is unknown: the engine records both within
+	// milliseconds of each other.
+	exitUnknownAfter = 5 * time.Second
+	// firstExitPause and longestExitPause lie between two questions for an exit
+	// code: an engine answers in less than a millisecond, and a command that
+	// closed its outputs early may run for hours.
+	firstExitPause   = 2 * time.Millisecond
+	longestExitPause = 250 * time.Millisecond
+)
+
+// Wait waits until the command has ended and returns its exit code. It asks
+// again and again, so it is for when the outputs have ended.
+func (x *Exec) Wait(ctx context.Context) (int, error) {
+	var unknownSince time.Time
+	for pause := firstExitPause; ; pause = min(2*pause, longestExitPause) {
+		state, err := x.inspect(ctx)
+		switch {
+		case err != nil:
+			return 0, err
+		case state.Running:
+			unknownSince = time.Time{}
+		case state.ExitCode != nil:
+			return *state.ExitCode, nil
+		case unknownSince.IsZero():
+			unknownSince = time.Now()
+		case time.Since(unknownSince) > x.engine.exitLimit:
+			return 0, fmt.Errorf("waiting for an exit code: %w", ErrExitUnknown)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("waiting for an exit code: %w", context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// execState is what an inspection of an exec says. The client's own type cannot
+// tell an exit code of 0 from none.
+type execState struct {
+	Running  bool
+	ExitCode *int
+}
+
+func (x *Exec) inspect(ctx context.Context) (execState, error) {
+	var state execState
+	err := x.engine.Query(ctx, "asking for an exit code", func(ctx context.Context, c *client.Client) error {
+		return x.engine.get(ctx, c, "/exec/"+url.PathEscape(x.id)+"/json", &state)
+	})
+	return state, err
 }
 
 // Close gives up the streams. The command goes on: the engine cannot end it.
 func (x *Exec) Close() error {
-	x.closed.Do(x.conn.Close)
+	x.closed.Do(x.stream.close)
 	return nil
 }
-
-// stderrTail is how much of the end of a connection's stderr is kept.
-const stderrTail = 4 << 10
-
-// Conn is the command's stdin and stdout as a connection. Nothing else may be
-// read from the Exec then.
-func (x *Exec) Conn() *Conn {
-	return &Conn{Conn: x.conn.Conn, exec: x, frames: x.conn.Reader}
-}
-
-// Conn is a connection through an exec. Reading may be done by one goroutine at
-// a time.
-type Conn struct {
-	net.Conn
-	exec   *Exec
-	frames *bufio.Reader
-	left   int  // of the current frame
-	errors bool // it is of stderr
-
-	mu   sync.Mutex
-	tail []byte
-}
-
-// Stderr is the end of what the command has written to stderr so far.
-func (c *Conn) Stderr() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return string(c.tail)
-}
-
-// Read reads the command's stdout.
-func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	for {
-		if c.left == 0 {
-			if err := c.nextFrame(); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		if !c.errors {
-			n, err := c.frames.Read(p[:min(len(p), c.left)])
-			c.left -= n
-			return n, err
-		}
-		if err := c.keepStderr(); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// nextFrame reads a frame's header: the stream's number, three zeros, and the
-// length in four bytes.
-func (c *Conn) nextFrame() error {
-	const headerSize, lengthAt = 8, 4
-	header, err := c.frames.Peek(headerSize)
-	if err != nil {
-		if errors.Is(err, io.EOF) && len(header) > 0 {
-			return io.ErrUnexpectedEOF
-		}
-		return err
-	}
-	switch stdcopy.StdType(header[0]) {
-	case stdcopy.Stdout:
-		c.errors = false
-	case stdcopy.Stderr, stdcopy.Systemerr:
-		c.errors = true
-	default:
-		return fmt.Errorf("exec stream: a frame of the unknown stream %d", header[0])
-	}
-	for _, b := range header[lengthAt:] {
-		c.left = c.left<<8 | int(b)
-	}
-	_, err = c.frames.Discard(headerSize)
-	return err
-}
-
-func (c *Conn) keepStderr() error {
-	chunk := make([]byte, min(c.left, stderrTail))
-	n, err := io.ReadFull(c.frames, chunk)
-	c.left -= n
-	c.mu.Lock()
-	c.tail = append(c.tail, chunk[:n]...)
-	c.tail = c.tail[max(len(c.tail)-stderrTail, 0):]
-	c.mu.Unlock()
-	return err
-}
-
-// CloseWrite ends the command's stdin.
-func (c *Conn) CloseWrite() error { return c.exec.CloseWrite() }
-
-// Close ends both directions.
-func (c *Conn) Close() error { return c.exec.Close() }
