@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +57,7 @@ func guestBinary(t testing.TB) string {
 type machine struct {
 	binary, dir, socket string
 	env                 []string
+	wrapper             []string // a program that starts the guest, and its arguments
 	role                *exec.Cmd
 	stderr              *log
 	ended               chan error
@@ -66,6 +68,14 @@ type machine struct {
 
 // startMachine starts a guest in a role, init or serve.
 func startMachine(t testing.TB, role string) *machine {
+	t.Helper()
+	m := newMachine(t)
+	m.start(t, role)
+	t.Cleanup(func() { m.stop(t) })
+	return m
+}
+
+func newMachine(t testing.TB) *machine {
 	t.Helper()
 	base, err := os.MkdirTemp("", "guest") // short: a socket's path is
 	if err != nil {
@@ -79,18 +89,16 @@ func startMachine(t testing.TB, role string) *machine {
 	if base, err = filepath.EvalSymlinks(base); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{
+	return &machine{
 		binary: guestBinary(t), dir: filepath.Join(base, "work"), socket: filepath.Join(base, "run", "s"),
 		env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=" + base},
 	}
-	m.start(t, role)
-	t.Cleanup(func() { m.stop(t) })
-	return m
 }
 
 func (m *machine) start(t testing.TB, role string) {
 	t.Helper()
-	m.role = exec.Command(m.binary, role, "--dir", m.dir, "--socket", m.socket)
+	args := append(slices.Clone(m.wrapper), m.binary, role, "--dir", m.dir, "--socket", m.socket)
+	m.role = exec.Command(args[0], args[1:]...)
 	m.role.Env = m.env
 	m.stderr = &log{}
 	m.role.Stderr = m.stderr

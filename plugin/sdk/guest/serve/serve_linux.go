@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"time"
@@ -43,8 +42,9 @@ const (
 
 // Config says what to serve, and where.
 type Config struct {
-	// Dir is the working directory. It is made if it is not there: a workspace
-	// whose folder was deleted must still start again.
+	// Dir is the working directory. It is made if it is not there, and missed by
+	// commands alone where it cannot be: a workspace whose folder was deleted must
+	// still start again.
 	Dir string
 	// Socket is the path of the unix socket. Its folder is made, with mode 0700,
 	// if it is not there, and refused if others can enter it.
@@ -70,7 +70,7 @@ func Run(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, socket.close()) }()
-	ws, err := open(config)
+	ws, err := open(config, logger)
 	if err != nil {
 		return err
 	}
@@ -122,12 +122,14 @@ func serverOptions() []grpc.ServerOption {
 }
 
 // open opens the machine as a workspace.
-func open(config Config) (*posix.Workspace, error) {
+func open(config Config, logger hclog.Logger) (*posix.Workspace, error) {
+	// A working directory that is not there and cannot be made is told to those who
+	// need it: everything else of the workspace can still be reached.
 	if err := os.MkdirAll(config.Dir, newDirMode); err != nil {
-		return nil, fmt.Errorf("working directory %s is not there, and cannot be made: %w", config.Dir, cause(err))
+		logger.Warn("making the working directory", "error", err)
 	}
 	ws, err := posix.Open(posix.Config{
-		Dir: config.Dir, ID: WorkspaceID, Env: config.Env,
+		Dir: config.Dir, WholeMachine: true, ID: WorkspaceID, Env: config.Env,
 		// That the workspace is still the same one is for the provider to know, who
 		// knows the container.
 		Incarnation: WorkspaceID,
@@ -136,13 +138,4 @@ func open(config Config) (*posix.Workspace, error) {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
 	return ws, nil
-}
-
-// cause leaves out the path, which the text around it names.
-func cause(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }
