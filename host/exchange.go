@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
-	"time"
 
+	"google.golang.org/grpc"
+
+	"github.com/berth-dev/berth/host/internal/supervisor"
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -18,48 +19,138 @@ import (
 // the window, so that a command which writes on is never held up.
 const takenStep = wire.RunWindow / 4
 
-// maxSignals is how many signals may be under way. A plugin that answers none
-// must not make a queue grow.
-const maxSignals = 64
-
-// exchange opens the stream and receives until it is over. The stream is read
-// without a pause, whatever the caller's writers do: what they have not taken
-// waits in bounded buffers of the run's own.
-func (r *run) exchange() {
-	var sending sync.WaitGroup
-	defer sending.Wait()
-	defer r.cancel()
-	stream, err := r.inst.Client().Run(r.callCtx)
-	if err == nil {
-		sending.Go(func() { r.sendAll(stream) })
-	}
-	for err == nil {
-		var msg *berthv1.RunResponse
-		if msg, err = stream.Recv(); err != nil {
-			break
-		}
-		var over bool
-		if over, err = r.accept(msg); over {
-			break
-		}
-	}
-	r.over(err)
+// link is one stream that carries a run, and the plugin that it leads to.
+type link struct {
+	inst    *supervisor.Instance
+	stream  grpc.BidiStreamingClient[berthv1.RunRequest, berthv1.RunResponse]
+	ctx     context.Context //nolint:containedctx // of the stream
+	cancel  context.CancelCauseFunc
+	started bool // said on this stream
 }
 
-// over tells why the stream ended: with an outcome if err is nil.
-func (r *run) over(err error) {
+func (r *run) newLink(inst *supervisor.Instance) *link {
+	l := &link{inst: inst}
+	l.ctx, l.cancel = context.WithCancelCause(r.callCtx)
+	return l
+}
+
+// exchange talks with the plugin until there is an outcome or there will be none,
+// over one stream after the other if the run outlives them.
+func (r *run) exchange() {
+	defer r.cancel()
+	l := r.newLink(r.inst)
+	err := r.open(l)
+	var breaks breaks
+	for {
+		if err == nil {
+			err = r.converse(l)
+		}
+		l.cancel(nil)
+		if err == nil {
+			return
+		}
+		again, cause := r.broke(l, err)
+		l.inst.Release()
+		if !again || !breaks.another() {
+			r.over(cause)
+			return
+		}
+		if l, cause = r.reattach(cause); cause != nil {
+			r.over(cause)
+			return
+		}
+		err = nil
+	}
+}
+
+// open opens the first stream of a run.
+func (r *run) open(l *link) error {
+	if r.follow != nil {
+		return r.firstAttach(l)
+	}
+	stream, err := l.inst.Client().Run(l.ctx)
+	if err != nil {
+		return err
+	}
+	l.stream = stream
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.link = l
+	return nil
+}
+
+// converse sends and receives until the outcome, for which it returns nil, and
+// then until the plugin knows that it was taken. The stream is read without a
+// pause, whatever the caller's writers do: what they have not taken waits in
+// bounded buffers of the run's own.
+func (r *run) converse(l *link) error {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer r.unlink(l)
+	sending.Go(func() { r.sendAll(l) })
+	for {
+		msg, err := l.stream.Recv()
+		if err != nil {
+			return err
+		}
+		over, err := r.accept(l, msg)
+		if err != nil {
+			return err
+		}
+		if !over {
+			continue
+		}
+		l.inst.Release() // what is left to do needs no plugin
+		r.over(nil)
+		if r.durable {
+			_, _ = l.stream.Recv() // its end: nothing comes after an outcome
+		}
+		return nil
+	}
+}
+
+// unlink leaves a stream: what was sent on it and not answered is lost.
+func (r *run) unlink(l *link) {
+	l.cancel(nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.link = nil
+	r.loseSignals()
+	r.changed.Broadcast()
+}
+
+// broke tells why a stream ended without an outcome, and whether the run may be
+// found again.
+func (r *run) broke(l *link, err error) (again bool, _ error) {
 	var protocol *protocolError
 	switch {
-	case err == nil:
 	case errors.As(err, &protocol):
-		err = r.h.p.fault(r.inst, r.op, protocol.reason)
+		r.disown()
+		return false, r.h.p.fault(l.inst, r.op, protocol.reason)
 	case errors.Is(err, io.EOF):
-		err = r.h.p.fault(r.inst, r.op, "the plugin ended the command without its outcome")
+		r.disown()
+		return false, r.h.p.fault(l.inst, r.op, "the plugin ended the command without its outcome")
 	case r.callCtx.Err() != nil: // by supervise: nobody asks any more
-	default:
-		_, err = r.h.p.failure(context.WithoutCancel(r.ctx), r.callCtx, r.inst, r.op, err)
+		return false, err
 	}
-	r.inst.Release() // what is left to do needs no plugin
+	var own *ownError
+	if errors.As(err, &own) {
+		r.disown()
+		return false, r.op.wrap(own.err)
+	}
+	died, cause := r.h.p.failure(context.WithoutCancel(r.ctx), l.ctx, l.inst, r.op, err)
+	return r.durable && r.mayBeFound(l, died, err, cause), cause
+}
+
+// disown has a command stopped that this side can make nothing of any more.
+func (r *run) disown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = r.stopping || !r.goesOn()
+}
+
+// over tells that there will be no other stream: with an outcome if err is nil.
+func (r *run) over(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err
@@ -75,21 +166,25 @@ type protocolError struct{ reason string }
 
 func (e *protocolError) Error() string { return e.reason }
 
+// ownError is a reason of this side's for not going on with a stream.
+type ownError struct{ err error }
+
+func (e *ownError) Error() string { return e.err.Error() }
+
 func garbage(format string, args ...any) error { return &protocolError{fmt.Sprintf(format, args...)} }
 
 // accept takes one message. It reports whether that was the outcome.
-func (r *run) accept(msg *berthv1.RunResponse) (over bool, _ error) {
+func (r *run) accept(l *link, msg *berthv1.RunResponse) (over bool, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.changed.Broadcast()
 	switch m := msg.GetMessage().(type) {
 	case *berthv1.RunResponse_Started:
-		select {
-		case <-r.started:
+		if l.started {
 			return false, garbage("the plugin said twice that the command was started")
-		default:
-			close(r.started)
 		}
+		l.started = true
+		r.noteStarted()
 	case *berthv1.RunResponse_Stdout:
 		return false, r.receive(r.out[0], m.Stdout)
 	case *berthv1.RunResponse_Stderr:
@@ -97,14 +192,7 @@ func (r *run) accept(msg *berthv1.RunResponse) (over bool, _ error) {
 	case *berthv1.RunResponse_StdinTaken:
 		return false, r.in.accept(m.StdinTaken)
 	case *berthv1.RunResponse_SignalResult:
-		if answer, ok := r.signals[m.SignalResult.GetSequence()]; ok {
-			delete(r.signals, m.SignalResult.GetSequence())
-			var err error
-			if detail := m.SignalResult.GetError(); detail != nil {
-				err = r.h.p.remote(detail)
-			}
-			answer <- err
-		}
+		r.signalled(m.SignalResult)
 	case *berthv1.RunResponse_Outcome:
 		if err := r.checkOutcome(m.Outcome); err != nil {
 			return false, err
@@ -132,6 +220,10 @@ func (r *run) receive(o *output, chunk *berthv1.RunOutput) error {
 		return nil //nolint:nilerr // the run has its error: what still arrives is dropped
 	}
 	other := r.out[0].pending() + r.out[1].pending()
+	if r.follow != nil && o.writer == nil && len(r.out[0].collected)+len(r.out[1].collected)+len(data) > workspace.DefaultOutputLimit {
+		r.breakOff(fmt.Errorf("more than %d bytes of output to collect: pass some over, or give writers", workspace.DefaultOutputLimit))
+		return nil
+	}
 	// One message more than the window: who counts before sending may be there.
 	if other+int64(len(data)) > wire.RunWindow+wire.ChunkSize {
 		return garbage("the plugin sent more than %d bytes of output that were not taken", wire.RunWindow)
@@ -169,96 +261,82 @@ func (r *run) checkOutcome(outcome *berthv1.RunOutcome) error {
 	return nil
 }
 
-// send queues what goes before any stdin.
-func (r *run) send(msg *berthv1.RunRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue = append(r.queue, msg)
-	r.changed.Broadcast()
+// noteStarted lets Start return. The caller holds r.mu.
+func (r *run) noteStarted() {
+	select {
+	case <-r.started:
+	default:
+		close(r.started)
+	}
 }
 
 // sendAll sends until the run is finished or the stream breaks, which is for
 // the receiving side to tell.
-func (r *run) sendAll(stream berthv1.Provider_RunClient) {
+func (r *run) sendAll(l *link) {
 	for {
-		msg := r.next()
+		msg := r.next(l)
 		if msg == nil {
 			return
 		}
-		if err := stream.Send(msg); err != nil {
+		if err := l.stream.Send(msg); err != nil {
+			return
+		}
+		if msg.GetTaken().GetOutcome() {
+			_ = l.stream.CloseSend() // what is wrong with the stream is told by Recv
 			return
 		}
 	}
 }
 
 // next waits for something to send, most urgent first; nil is the end.
-func (r *run) next() *berthv1.RunRequest {
+func (r *run) next(l *link) *berthv1.RunRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		select {
-		case <-r.ended:
+		over := r.outcome != nil
+		switch {
+		case r.link != l, over && !r.durable:
 			return nil
-		default:
-		}
-		if r.finished {
-			return nil
-		}
-		if len(r.queue) > 0 {
+		case r.finished:
+			return r.acknowledgement()
+		case over:
+			// Only what is handed over matters to the plugin now.
+		case len(r.queue) > 0:
 			msg := r.queue[0]
 			r.queue = r.queue[1:]
+			if s := r.signals[msg.GetSignal().GetSequence()]; s != nil {
+				s.sent = true
+			}
 			return msg
 		}
-		stdout, stderr := r.out[0], r.out[1]
-		if stdout.untold()+stderr.untold() >= takenStep {
-			stdout.told, stderr.told = stdout.taken, stderr.taken
-			return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: &berthv1.RunTaken{StdoutOffset: stdout.taken, StderrOffset: stderr.taken}}}
+		if r.out[0].untold()+r.out[1].untold() >= takenStep {
+			return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: r.tell()}}
 		}
-		if msg := r.in.next(); msg != nil {
-			return msg
+		if !over {
+			if msg := r.in.next(); msg != nil {
+				return msg
+			}
 		}
 		r.changed.Wait()
 	}
 }
 
-// Signal sends to the command's direct process.
-func (r *run) Signal(ctx context.Context, sig workspace.Signal) error {
-	op := r.op
-	op.name = "signal"
-	if err := sig.Validate(); err != nil {
-		return op.wrap(err)
+// tell is what the caller has been handed. The caller holds r.mu.
+func (r *run) tell() *berthv1.RunTaken {
+	for _, o := range r.out {
+		o.told = o.taken
 	}
-	answer := make(chan error, 1)
-	r.mu.Lock()
-	if len(r.signals) >= maxSignals {
-		r.mu.Unlock()
-		return op.wrap(fmt.Errorf("%d signals are not yet answered: %w", maxSignals, workspace.ErrTransient))
-	}
-	r.sequence++
-	sequence := r.sequence
-	r.signals[sequence] = answer
-	r.queue = append(r.queue, &berthv1.RunRequest{Message: &berthv1.RunRequest_Signal{Signal: &berthv1.RunSignal{Name: string(sig), Sequence: sequence}}})
-	r.changed.Broadcast()
-	r.mu.Unlock()
+	return &berthv1.RunTaken{StdoutOffset: r.out[0].taken, StderrOffset: r.out[1].taken}
+}
 
-	wait := time.NewTimer(r.h.p.host.deadlines.Read)
-	defer wait.Stop()
-	select {
-	case err := <-answer:
-		return op.wrapIfAny(err)
-	case <-r.ended:
-		select {
-		case err := <-answer: // it was answered before the end
-			return op.wrapIfAny(err)
-		default:
-		}
-		if r.failure != nil {
-			return r.failure
-		}
-		return op.wrap(os.ErrProcessDone)
-	case <-ctx.Done():
-		return op.wrap(ctx.Err())
-	case <-wait.C:
-		return r.h.p.fault(r.inst, op, errDeadline.Error())
+// acknowledgement is the last message, if the outcome was taken. The caller holds
+// r.mu.
+func (r *run) acknowledgement() *berthv1.RunRequest {
+	if !r.taken {
+		return nil
 	}
+	r.taken = false // once
+	taken := r.tell()
+	taken.Outcome = true
+	return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: taken}}
 }

@@ -140,6 +140,9 @@ type Host struct {
 	ctx    context.Context //nolint:containedctx // the life of the host itself
 	cancel context.CancelFunc
 
+	// closing is closed when a Shutdown begins.
+	closing chan struct{}
+
 	mu     sync.Mutex
 	closed bool
 	tasks  sync.WaitGroup // creates and runs; see begin
@@ -154,7 +157,7 @@ func New(config Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{logger: config.Logger, deadlines: deadlines, providers: make(map[string]*provider, len(config.Providers))}
+	h := &Host{logger: config.Logger, deadlines: deadlines, providers: make(map[string]*provider, len(config.Providers)), closing: make(chan struct{})}
 	if h.logger == nil {
 		h.logger = hclog.NewNullLogger()
 	}
@@ -229,10 +232,14 @@ func (h *Host) Close() error {
 
 // Shutdown takes no more calls, waits for those in flight until ctx ends, and
 // then ends the plugins; calls that were still in flight fail. Workspaces live
-// on (contract L6). A second Shutdown waits as the first one does.
+// on (contract L6). Detached commands go on, as do runs that were attached: what
+// follows them here ends at once. A second Shutdown waits as the first one does.
 func (h *Host) Shutdown(ctx context.Context) error {
 	h.mu.Lock()
-	h.closed = true
+	if !h.closed {
+		h.closed = true
+		close(h.closing)
+	}
 	h.mu.Unlock()
 
 	errs := make([]error, len(h.providers))

@@ -24,6 +24,9 @@ type output struct {
 
 func newOutput(name string, w io.Writer) *output { return &output{name: name, writer: w} }
 
+// startAt is where a stream begins that was partly delivered before.
+func (o *output) startAt(offset int64) { o.received, o.taken, o.told = offset, offset, offset }
+
 func (o *output) pending() int64 { return o.received - o.taken }
 func (o *output) untold() int64  { return o.taken - o.told }
 

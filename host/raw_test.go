@@ -28,6 +28,9 @@ type raw struct {
 	destroy   func(*berthv1.DestroyRequest) error
 	list      func(grpc.ServerStreamingServer[berthv1.ListResponse]) error
 	run       func(grpc.BidiStreamingServer[berthv1.RunRequest, berthv1.RunResponse]) error
+	attachRun func(grpc.BidiStreamingServer[berthv1.RunRequest, berthv1.RunResponse]) error
+	stopRun   func(*berthv1.StopRunRequest) error
+	listRuns  func(grpc.ServerStreamingServer[berthv1.ListRunsResponse]) error
 	stat      func(context.Context, *berthv1.StatRequest) (*berthv1.StatResponse, error)
 	mkdir     func(context.Context, *berthv1.MkdirAllRequest) error
 	realPath  func() string
@@ -98,6 +101,21 @@ func (p *raw) List(_ *berthv1.ListRequest, stream grpc.ServerStreamingServer[ber
 func (p *raw) Run(stream grpc.BidiStreamingServer[berthv1.RunRequest, berthv1.RunResponse]) error {
 	p.calls.Add(1)
 	return p.run(stream)
+}
+
+func (p *raw) AttachRun(stream grpc.BidiStreamingServer[berthv1.RunRequest, berthv1.RunResponse]) error {
+	p.calls.Add(1)
+	return p.attachRun(stream)
+}
+
+func (p *raw) StopRun(_ context.Context, req *berthv1.StopRunRequest) (*berthv1.StopRunResponse, error) {
+	p.calls.Add(1)
+	return &berthv1.StopRunResponse{}, p.stopRun(req)
+}
+
+func (p *raw) ListRuns(_ *berthv1.ListRunsRequest, stream grpc.ServerStreamingServer[berthv1.ListRunsResponse]) error {
+	p.calls.Add(1)
+	return p.listRuns(stream)
 }
 
 func (p *raw) Stat(ctx context.Context, req *berthv1.StatRequest) (*berthv1.StatResponse, error) {

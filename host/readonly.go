@@ -50,6 +50,16 @@ func (w readOnly) Start(context.Context, workspace.Command) (workspace.Process, 
 	return nil, fmt.Errorf("run: %w", workspace.ErrReadOnly)
 }
 
+// AttachRun is refused: it takes a run's outcome, and may signal it.
+func (w readOnly) AttachRun(context.Context, string, workspace.AttachOptions) (workspace.Process, error) {
+	return nil, fmt.Errorf("attach run: %w", workspace.ErrReadOnly)
+}
+
+// StopRun is refused.
+func (w readOnly) StopRun(context.Context, string) error {
+	return fmt.Errorf("stop run: %w", workspace.ErrReadOnly)
+}
+
 // Create is refused.
 func (w readOnly) Create(_ context.Context, path string, _ workspace.WriteOptions) (workspace.FileWriter, error) {
 	return nil, refused("create", path)

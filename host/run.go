@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"strings"
 	"sync"
@@ -16,23 +15,13 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-const (
-	// stopConfirm is how long a cancelled caller waits for the word that the
-	// command's tree was stopped: its grace, and a little for the way.
-	stopConfirm = workspace.StopGrace + 500*time.Millisecond
-	// timeoutConfirm is how long after its timeout a command's end is waited
-	// for: its grace, as long again for survivors to be reported, and a second
-	// for the way. A plugin that is silent then has lost the command.
-	timeoutConfirm = 2*workspace.StopGrace + time.Second
-	// lastWords is how long output that came before a command was stopped may
-	// take to be handed over. A willing writer needs no time, and the death of a
-	// plugin is to be told within a second (contract B2).
-	lastWords = 500 * time.Millisecond
-)
+// ackWait is how long a plugin may take to end its stream after it was told that
+// a run's outcome was taken. Nobody waits for that but the host's own end.
+const ackWait = time.Second
 
-// run is one command under way. Its goroutines are owned by supervise, which
-// waits for all of them but those that call into the caller's own reader and
-// writers: what blocks there for ever delays nothing else.
+// run is one command under way, or the following of one. Its goroutines are
+// owned by supervise, which waits for all of them but those that call into the
+// caller's own reader and writers: what blocks there for ever delays nothing else.
 type run struct {
 	h        *handle
 	op       operation
@@ -41,27 +30,37 @@ type run struct {
 	cmd      workspace.Command
 	limit    int64     // of output, zero for none
 	deadline time.Time // zero for none
-	inst     *supervisor.Instance
+	key      *berthv1.WorkspaceKey
+	// durable: it outlives its stream, and is attached again (contract B3).
+	durable bool
+	// follow is set for a run that was attached and not started here. What ends
+	// the following does not stop the command.
+	follow *workspace.AttachOptions
 
-	callCtx context.Context //nolint:containedctx // of the stream, and not the caller's: see bounded
+	callCtx context.Context //nolint:containedctx // of the streams, and not the caller's: see bounded
 	cancel  context.CancelFunc
-	started chan struct{} // the plugin says that the command was started
-	ended   chan struct{} // the stream is over: outcome or failure is set
+	started chan struct{} // the plugin says that the command was started, or is attached
+	ended   chan struct{} // the last stream is over: outcome or failure is set
 	broken  chan struct{} // breakage is set
 	done    chan struct{} // result and err are set
 
 	mu       sync.Mutex
 	changed  *sync.Cond
-	out      [2]*output // stdout, stderr
+	inst     *supervisor.Instance // the last one
+	link     *link                // the stream in use, nil between two of them
+	out      [2]*output           // stdout, stderr
 	in       input
 	queue    []*berthv1.RunRequest // the start, signals and the stop: sent before stdin
-	signals  map[int64]chan error
+	signals  map[int64]*pendingSignal
 	sequence int64
+	stopping bool // the plugin was or will be told to stop the command
 	outcome  *berthv1.RunOutcome
 	failure  error // why there is no outcome
 	breakage error // why the host itself ends the run
 	finished bool  // nobody is to send or deliver any more
+	taken    bool  // the outcome, too: the run may be forgotten
 
+	told   bool // result or err is the command's own; of supervise alone
 	result *workspace.Result
 	err    error
 }
@@ -92,19 +91,21 @@ func (h *handle) Start(ctx context.Context, cmd workspace.Command) (workspace.Pr
 	if cmd.Detached && !s.features.Has(workspace.FeatureAttachRun) {
 		return nil, h.op("run", false).wrap(fmt.Errorf("a detached command: %w", errors.ErrUnsupported))
 	}
-	r, err := h.newRun(ctx, cmd, s)
-	if err != nil {
+	r := h.newRun(ctx, cmd, s)
+	startCtx := ctx
+	if !r.deadline.IsZero() {
+		var cancel context.CancelFunc
+		startCtx, cancel = context.WithDeadline(ctx, r.deadline)
+		defer cancel()
+	}
+	if err := r.begin(startCtx); err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = r.op.wrap(&workspace.TimeoutError{Timeout: cmd.Timeout})
+		}
 		return nil, err
 	}
-	go r.supervise()
-	select {
-	case <-r.started:
-	case <-r.done:
-		if r.err != nil {
-			return nil, r.err
-		}
-	}
-	return r, nil
+	r.queue = []*berthv1.RunRequest{{Message: &berthv1.RunRequest_Start{Start: r.start()}}}
+	return r.running()
 }
 
 // mayRun keeps a command from making a workspace that cannot run it, for nothing.
@@ -128,54 +129,78 @@ func (h *handle) mayRun(ctx context.Context) error {
 
 // newRun prepares a run. Its timeout counts from here: the workspace is ready,
 // and everything after belongs to the command (contract C5).
-func (h *handle) newRun(ctx context.Context, cmd workspace.Command, s *session) (*run, error) {
-	r := &run{
-		h: h, id: "run-" + strings.TrimPrefix(workspace.NewToken(), "berth-"), ctx: ctx, cmd: cmd,
-		started: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}), done: make(chan struct{}),
-		signals: make(map[int64]chan error),
-	}
+func (h *handle) newRun(ctx context.Context, cmd workspace.Command, s *session) *run {
+	r := h.prepare(ctx, "run-"+strings.TrimPrefix(workspace.NewToken(), "berth-"), cmd, s)
 	r.op = operation{name: "run", runID: r.id, on: h.on(), changes: true}
-	r.changed = sync.NewCond(&r.mu)
 	switch r.limit = cmd.OutputLimit; r.limit {
 	case 0:
 		r.limit = workspace.DefaultOutputLimit
 	case workspace.NoOutputLimit:
 		r.limit = 0
 	}
-	startCtx := ctx
 	if cmd.Timeout > 0 {
 		r.deadline = time.Now().Add(cmd.Timeout)
-		var cancel context.CancelFunc
-		startCtx, cancel = context.WithDeadline(ctx, r.deadline)
-		defer cancel()
 	}
+	return r
+}
+
+// newFollowing prepares the following of a run that was started before.
+func (h *handle) newFollowing(ctx context.Context, op operation, opts workspace.AttachOptions, s *session) *run {
+	r := h.prepare(ctx, op.runID, workspace.Command{Stdout: opts.Stdout, Stderr: opts.Stderr}, s)
+	r.op, r.follow = op, &opts
+	r.out[0].startAt(opts.StdoutOffset)
+	r.out[1].startAt(opts.StderrOffset)
+	return r
+}
+
+func (h *handle) prepare(ctx context.Context, id string, cmd workspace.Command, s *session) *run {
+	r := &run{
+		h: h, id: id, ctx: ctx, cmd: cmd, key: s.key, durable: s.features.Has(workspace.FeatureAttachRun),
+		started: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}), done: make(chan struct{}),
+		signals: make(map[int64]*pendingSignal),
+	}
+	r.changed = sync.NewCond(&r.mu)
 	stdout, stderr := serialized(cmd.Stdout, cmd.Stderr)
 	r.out = [2]*output{newOutput("stdout", stdout), newOutput("stderr", stderr)}
+	return r
+}
 
-	var err error
-	if r.inst, err = h.p.acquire(startCtx); err != nil {
-		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = &workspace.TimeoutError{Timeout: cmd.Timeout}
+// begin takes what a run needs of host and plugin. Supervise gives it back.
+func (r *run) begin(ctx context.Context) error {
+	inst, err := r.h.p.acquire(ctx)
+	if err != nil {
+		return r.op.wrap(err)
+	}
+	if err := r.h.p.host.begin(); err != nil {
+		inst.Release()
+		return r.op.wrap(err)
+	}
+	r.inst = inst
+	r.callCtx, r.cancel = context.WithCancel(context.WithoutCancel(r.ctx))
+	return nil
+}
+
+// running has a run that began go on, and returns it when it is started.
+func (r *run) running() (workspace.Process, error) {
+	go r.supervise()
+	select {
+	case <-r.started:
+	case <-r.done:
+		if r.err != nil {
+			return nil, r.err
 		}
-		return nil, r.op.wrap(err)
 	}
-	if err := h.p.host.begin(); err != nil {
-		r.inst.Release()
-		return nil, r.op.wrap(err)
-	}
-	r.callCtx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.queue = []*berthv1.RunRequest{{Message: &berthv1.RunRequest_Start{Start: r.start(s)}}}
 	return r, nil
 }
 
-func (r *run) start(s *session) *berthv1.RunStart {
+func (r *run) start() *berthv1.RunStart {
 	env := maps.Clone(r.h.env)
 	if env == nil {
 		env = make(map[string]string, len(r.cmd.Env))
 	}
 	maps.Copy(env, r.cmd.Env)
 	start := &berthv1.RunStart{
-		Workspace: s.key, RunId: r.id, Args: wire.FromBytesList(r.cmd.Args), Dir: []byte(r.cmd.Dir), Env: wire.FromEnv(env),
+		Workspace: r.key, RunId: r.id, Args: wire.FromBytesList(r.cmd.Args), Dir: []byte(r.cmd.Dir), Env: wire.FromEnv(env),
 		OutputLimit: r.limit, Stdin: r.cmd.Stdin != nil, Detached: r.cmd.Detached,
 		FullTimeoutNs: int64(r.cmd.Timeout),
 	}
@@ -188,11 +213,16 @@ func (r *run) start(s *session) *berthv1.RunStart {
 	return start
 }
 
-// supervise owns the run from its start to its result.
+// supervise owns the run from its start to its result, and what is left to do
+// after that.
 func (r *run) supervise() {
 	defer r.h.p.host.tasks.Done()
-	var transport, delivery sync.WaitGroup
-	transport.Go(r.exchange)
+	var delivery sync.WaitGroup
+	exchanged := make(chan struct{})
+	go func() {
+		defer close(exchanged)
+		r.exchange()
+	}()
 	for _, o := range r.out {
 		if o.writer != nil {
 			delivery.Go(func() { r.deliver(o) })
@@ -211,135 +241,42 @@ func (r *run) supervise() {
 
 	r.mu.Lock()
 	r.finished = true
+	r.taken = r.durable && r.outcome != nil && (r.told || !r.goesOn())
+	taking, lost := r.taken && r.link != nil, r.stopping && r.outcome == nil && r.durable
 	r.changed.Broadcast()
 	r.mu.Unlock()
+	if taking {
+		close(r.done)
+		r.awaitEnd(exchanged)
+		return
+	}
 	r.cancel()
-	transport.Wait()
+	<-exchanged
 	close(r.done)
-}
-
-// conclude waits for the first thing that ends the run, and tells its result.
-func (r *run) conclude(delivered <-chan struct{}) (*workspace.Result, error) {
-	var timeout, confirm <-chan time.Time
-	if !r.deadline.IsZero() {
-		left := time.Until(r.deadline)
-		t, c := time.NewTimer(left), time.NewTimer(left+timeoutConfirm)
-		defer t.Stop()
-		defer c.Stop()
-		timeout, confirm = t.C, c.C
-	}
-	closed := r.h.p.host.ctx.Done()
-	select {
-	case <-r.ended:
-	case <-r.ctx.Done():
-		return nil, r.stop(r.ctx.Err(), stopConfirm)
-	case <-r.broken:
-		return nil, r.stop(r.breakage, timeoutConfirm)
-	case <-confirm:
-		return nil, r.op.wrap(r.timedOut(fmt.Sprintf("the plugin did not confirm within %v that the command was stopped", timeoutConfirm)))
-	}
-	if r.failure != nil || r.outcome.GetError() != nil {
-		wait := time.NewTimer(lastWords)
-		defer wait.Stop()
-		select {
-		case <-delivered:
-		case <-wait.C:
-		case <-r.ctx.Done():
-		}
-		return nil, r.unsuccessful()
-	}
-	// The command is over, but what it wrote is not yet handed over.
-	select {
-	case <-delivered:
-		select {
-		case <-r.broken: // a writer that failed on the last bytes
-			return nil, r.op.wrap(r.breakage)
-		default:
-		}
-		return r.exited()
-	case <-r.broken:
-		return nil, r.op.wrap(r.breakage)
-	case <-r.ctx.Done():
-		return nil, r.op.wrap(r.ctx.Err())
-	case <-timeout:
-		return nil, r.op.wrap(r.timedOut(""))
-	case <-closed:
-		return nil, r.op.wrap(errClosed)
+	if lost {
+		r.stopLost()
 	}
 }
 
-// stop has the plugin stop the command and waits a little for its word.
-func (r *run) stop(why error, confirm time.Duration) error {
-	r.send(&berthv1.RunRequest{Message: &berthv1.RunRequest_Stop{Stop: &berthv1.RunStop{}}})
-	wait := time.NewTimer(confirm)
+// awaitEnd gives the plugin a moment to hear that the outcome was taken.
+func (r *run) awaitEnd(exchanged <-chan struct{}) {
+	wait := time.NewTimer(ackWait)
 	defer wait.Stop()
 	select {
-	case <-r.ended:
+	case <-exchanged:
 	case <-wait.C:
-		return r.op.wrap(r.withPartial(fmt.Errorf("%w (the plugin did not confirm within %v that the command was stopped)", why, confirm)))
 	}
-	return r.op.wrap(r.withPartial(r.withWord(why)))
+	r.cancel()
+	<-exchanged
 }
 
-// withWord adds what the plugin told of a stop that the host asked for: what
-// could not be stopped, above all (contract C5).
-func (r *run) withWord(why error) error {
-	if r.outcome.GetError() == nil {
-		return why
-	}
-	word := r.h.p.remote(r.outcome.GetError())
-	var limit, told *workspace.OutputLimitError
-	if errors.As(why, &limit) && errors.As(word, &told) { // the plugin had found it too
-		limit.Survivors = told.Survivors
-		return why
-	}
-	return fmt.Errorf("%w (%s)", why, word.Error())
-}
+// goesOn reports whether the command goes on when nobody here follows it.
+func (r *run) goesOn() bool { return r.cmd.Detached || r.follow != nil }
 
-// unsuccessful is the error of a run that the plugin, or its death, ended.
-func (r *run) unsuccessful() error {
-	if r.failure != nil {
-		return r.failure // wrapped where it was found
-	}
-	err := r.h.p.remote(r.outcome.GetError())
-	var pathErr *fs.PathError
-	if r.cmd.Dir != "" && errors.As(err, &pathErr) {
-		return &fs.PathError{Op: pathErr.Op, Path: r.cmd.Dir, Err: pathErr.Err}
-	}
-	if errors.Is(err, context.Canceled) && r.ctx.Err() != nil {
-		err = r.ctx.Err()
-	}
-	return r.op.wrap(r.withPartial(err))
-}
-
-func (r *run) timedOut(survivors string) error {
-	return r.withPartial(&workspace.TimeoutError{Timeout: r.cmd.Timeout, Survivors: survivors})
-}
-
-// withPartial fills in the beginnings of both streams, which travelled as
-// output and not with the error.
-func (r *run) withPartial(err error) error {
+func (r *run) lastInstance() *supervisor.Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var timeout *workspace.TimeoutError
-	if errors.As(err, &timeout) {
-		timeout.Stdout, timeout.Stderr = r.out[0].beginning(), r.out[1].beginning()
-	}
-	var limit *workspace.OutputLimitError
-	if errors.As(err, &limit) {
-		limit.Stdout, limit.Stderr = r.out[0].beginning(), r.out[1].beginning()
-	}
-	return err
-}
-
-// exited is the result of a command that ended by itself.
-func (r *run) exited() (*workspace.Result, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return &workspace.Result{
-		RunID: r.id, ExitCode: int(r.outcome.GetExited().GetCode()),
-		Stdout: r.out[0].collected, Stderr: r.out[1].collected,
-	}, nil
+	return r.inst
 }
 
 // ID is the host's name of this run.
@@ -356,6 +293,11 @@ func (r *run) Wait() (*workspace.Result, error) {
 func (r *run) breakWith(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.breakOff(err)
+}
+
+// breakOff is breakWith for who holds r.mu.
+func (r *run) breakOff(err error) {
 	if r.breakage != nil {
 		return
 	}

@@ -10,11 +10,13 @@ import (
 )
 
 // input is a run's stdin, guarded by the run's mutex. At most a window of it is
-// under way beyond what the command's pipe has taken.
+// under way beyond what the command's pipe has taken, and all of that is kept, to
+// be sent again should the stream break.
 type input struct {
 	read, taken int64
-	chunks      []*berthv1.RunStdin
-	ended       bool // the caller's reader is at its end
+	chunks      []*berthv1.RunStdin // not taken, oldest first
+	sent        int                 // how many of chunks were sent
+	ended       bool                // the caller's reader is at its end
 	endSent     bool
 	closed      bool // the command reads no more
 }
@@ -24,10 +26,40 @@ func (in *input) accept(taken *berthv1.RunStdinTaken) error {
 	if offset := taken.GetOffset(); offset < in.taken || offset > in.read {
 		return garbage("the plugin says that %d bytes of stdin were taken, of %d sent and %d taken before", offset, in.read, in.taken)
 	}
-	in.taken = taken.GetOffset()
+	in.advance(taken.GetOffset())
 	if taken.GetClosed() {
-		in.closed = true
-		in.chunks = nil
+		in.close()
+	}
+	return nil
+}
+
+// advance lets go of what was taken.
+func (in *input) advance(offset int64) {
+	in.taken = offset
+	for len(in.chunks) > 0 && in.chunks[0].GetOffset()+int64(len(in.chunks[0].GetData())) <= offset {
+		in.chunks[0] = nil
+		in.chunks = in.chunks[1:]
+		in.sent = max(in.sent-1, 0)
+	}
+}
+
+// close drops what the command will not read.
+func (in *input) close() { in.closed, in.chunks, in.sent = true, nil, 0 }
+
+// rewind makes what another stream's plugin has not taken to be sent again.
+func (in *input) rewind(attached *berthv1.RunAttached) error {
+	offset := attached.GetStdinTaken()
+	if offset < in.taken || offset > in.read {
+		return garbage("the plugin says that %d bytes of stdin were taken, of %d sent and %d taken before", offset, in.read, in.taken)
+	}
+	in.advance(offset)
+	in.sent, in.endSent = 0, false
+	if len(in.chunks) > 0 && in.chunks[0].GetOffset() < offset {
+		first := in.chunks[0]
+		in.chunks[0] = &berthv1.RunStdin{Offset: offset, Data: first.GetData()[offset-first.GetOffset():]}
+	}
+	if attached.GetStdinEnded() {
+		in.close()
 	}
 	return nil
 }
@@ -37,9 +69,9 @@ func (in *input) next() *berthv1.RunRequest {
 	switch {
 	case in.closed:
 		return nil
-	case len(in.chunks) > 0:
-		chunk := in.chunks[0]
-		in.chunks = in.chunks[1:]
+	case in.sent < len(in.chunks):
+		chunk := in.chunks[in.sent]
+		in.sent++
 		return &berthv1.RunRequest{Message: &berthv1.RunRequest_Stdin{Stdin: chunk}}
 	case in.ended && !in.endSent:
 		in.endSent = true

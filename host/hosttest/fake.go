@@ -25,6 +25,7 @@ type Fake struct {
 	scripts    []*script
 	commands   []workspace.Command
 	workspaces map[workspace.Ref]*files
+	commandsOf map[workspace.Ref]map[string]*command // those that can be found again
 	runs       int
 }
 
@@ -138,6 +139,7 @@ func (f *Fake) Destroy(_ context.Context, ref workspace.Ref) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.workspaces, ref)
+	delete(f.commandsOf, ref)
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"sync"
 	"time"
@@ -54,7 +53,7 @@ func (w *fakeWorkspace) Features(ctx context.Context) (workspace.Features, error
 	_, err := w.open(ctx)
 	return workspace.Features{
 		workspace.FeatureCommands: true, workspace.FeatureShell: true, workspace.FeatureFiles: true, workspace.FeatureRename: true,
-		workspace.FeatureExclusive: true, workspace.FeatureList: true, workspace.FeatureLabels: true,
+		workspace.FeatureExclusive: true, workspace.FeatureAttachRun: true, workspace.FeatureList: true, workspace.FeatureLabels: true,
 	}, err
 }
 
@@ -68,105 +67,6 @@ func (w *fakeWorkspace) Run(ctx context.Context, cmd workspace.Command) (*worksp
 		return nil, err
 	}
 	return p.Wait()
-}
-
-// Start starts a scripted command.
-func (w *fakeWorkspace) Start(ctx context.Context, cmd workspace.Command) (workspace.Process, error) {
-	if err := cmd.Validate(); err != nil {
-		return nil, err
-	}
-	if _, err := w.open(ctx); err != nil {
-		return nil, err
-	}
-	cmd.Args, cmd.Env = append([]string(nil), cmd.Args...), maps.Clone(cmd.Env)
-	id, reply := w.fake.begin(cmd)
-	p := &process{id: id, signalled: make(chan workspace.Signal, 1), done: make(chan struct{})}
-	go p.run(ctx, cmd, reply)
-	return p, nil
-}
-
-// process is a scripted command.
-type process struct {
-	id        string
-	signalled chan workspace.Signal
-	done      chan struct{}
-	result    *workspace.Result
-	err       error
-}
-
-func (p *process) run(ctx context.Context, cmd workspace.Command, reply Reply) {
-	defer close(p.done)
-	var stdout, stderr bytes.Buffer
-	for _, out := range []struct {
-		text   string
-		writer io.Writer
-		buf    *bytes.Buffer
-	}{{reply.Stdout, cmd.Stdout, &stdout}, {reply.Stderr, cmd.Stderr, &stderr}} {
-		var w io.Writer = out.buf
-		if out.writer != nil {
-			w = out.writer
-		}
-		if _, err := io.WriteString(w, out.text); err != nil {
-			p.err = fmt.Errorf("run %s: writing its output: %w", p.id, err)
-			return
-		}
-	}
-	code := reply.ExitCode
-	if reply.Hang {
-		var timeout <-chan time.Time
-		if cmd.Timeout > 0 {
-			timer := time.NewTimer(cmd.Timeout)
-			defer timer.Stop()
-			timeout = timer.C
-		}
-		select {
-		case <-ctx.Done():
-			p.err = fmt.Errorf("run %s: %w", p.id, ctx.Err())
-			return
-		case <-timeout:
-			p.err = fmt.Errorf("run %s: %w", p.id, &workspace.TimeoutError{Timeout: cmd.Timeout, Stdout: []byte(reply.Stdout), Stderr: []byte(reply.Stderr)})
-			return
-		case sig := <-p.signalled:
-			code = 128 + numbers()[sig]
-		}
-	}
-	if p.err = reply.Err; p.err == nil {
-		p.result = &workspace.Result{RunID: p.id, ExitCode: code, Stdout: stdout.Bytes(), Stderr: stderr.Bytes()}
-	}
-}
-
-// numbers are those of the signals that every provider delivers.
-func numbers() map[workspace.Signal]int {
-	return map[workspace.Signal]int{
-		workspace.SignalHangup: 1, workspace.SignalInterrupt: 2, workspace.SignalQuit: 3, workspace.SignalKill: 9,
-		workspace.SignalUser1: 10, workspace.SignalUser2: 12, workspace.SignalTerminate: 15,
-	}
-}
-
-// ID is part of [workspace.Process].
-func (p *process) ID() string { return p.id }
-
-// Signal is part of [workspace.Process].
-func (p *process) Signal(_ context.Context, sig workspace.Signal) error {
-	if numbers()[sig] == 0 {
-		return fmt.Errorf("signal %q: %w", sig, workspace.ErrInvalid)
-	}
-	select {
-	case <-p.done:
-		return os.ErrProcessDone
-	default:
-	}
-	select {
-	case p.signalled <- sig:
-	default: // one is enough to end it
-	}
-	return nil
-}
-
-// Wait is part of [workspace.Process].
-func (p *process) Wait() (*workspace.Result, error) {
-	<-p.done
-	return p.result, p.err
 }
 
 // file does something with the tree, with the caller's path in its errors.

@@ -73,7 +73,11 @@ type Command struct {
 	// [DefaultOutputLimit]; [NoOutputLimit] is for streamed commands.
 	OutputLimit int64
 	// Detached lets the command go on when its host or plugin is gone, to be
-	// found again. Providers without this feature say [errors.ErrUnsupported].
+	// found again with [Runs]. A host that closes does not wait for it. Its
+	// context, its timeout and its limit stop it like any other, and so does a
+	// writer that fails, for as long as its host is there. Output that was
+	// delivered here is not delivered again. Providers without
+	// [FeatureAttachRun] say [errors.ErrUnsupported].
 	Detached bool
 }
 

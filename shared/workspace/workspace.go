@@ -23,6 +23,7 @@ type Commands interface {
 // stands whatever this interface gains.
 type Workspace interface {
 	Commands
+	Runs
 	Filesystem
 	RealPather
 	Renamer
@@ -125,6 +126,9 @@ type OpenOptions struct {
 	Token  string
 	Labels map[string]string
 	Config map[string]any
+	// Progress is called by the goroutine that opens the workspace, one call
+	// after the other.
+	Progress func(Progress)
 }
 
 // Option changes how a handle opens its workspace.
@@ -149,4 +153,10 @@ func WithLabels(labels map[string]string) Option {
 // that travels with each command of this handle.
 func WithConfig(config map[string]any) Option {
 	return func(o *OpenOptions) { o.Config = config }
+}
+
+// WithProgress has f called with what the opening of the workspace does, such as
+// pulling an image. One that blocks holds the opening up.
+func WithProgress(f func(Progress)) Option {
+	return func(o *OpenOptions) { o.Progress = f }
 }
