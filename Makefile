@@ -12,13 +12,20 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-python cover fuzz lint vet generate generate-check bench vulncheck clean
+.PHONY: help build demo test test-python test-docker cover fuzz lint vet generate generate-check bench bench-docker vulncheck clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build berth and the plugins into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+# The guest runs inside containers: a static Linux binary for each architecture,
+# which the docker plugin looks for beside itself.
+GUEST_ARCHS := amd64 arm64
+COMMANDS    := $(filter-out ./cmd/berth-guest,$(wildcard ./cmd/*))
+
+build: ## Build berth, the plugins and the guest into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(COMMANDS)
+	@set -e; for arch in $(GUEST_ARCHS); do \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/berth-guest-linux-$$arch ./cmd/berth-guest; done
 	cd examples/provider-local && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../$(BIN)/berth-provider-local .
 
 demo: build ## Show the main job on real plugin processes
@@ -30,6 +37,9 @@ test: ## Run every test that needs no engine, with the race detector (needs a C 
 
 test-python: ## Check the example provider in Python (needs python3 with venv, and PyPI)
 	@$(GO) test -timeout 20m -tags python $(TESTFLAGS) ./examples/provider-python
+
+test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one)
+	@$(GO) test -timeout 40m -tags docker $(TESTFLAGS) ./plugins/docker/... ./test/docker/... ./test/bench/docker
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...
@@ -58,6 +68,10 @@ generate-check: generate ## Fail if the generated code was stale
 
 bench: build ## Measure the figures of docs/performance.md, with their ratios to baselines
 	CGO_ENABLED=0 $(GO) run ./test/bench -bin $(BIN)
+
+bench-docker: build ## Measure the docker provider beside the engine itself and pydantic-ai-backend
+	@$(GO) run ./test/docker/images
+	CGO_ENABLED=0 $(GO) run ./test/bench/docker -bin $(BIN)
 
 vulncheck: ## Look for known vulnerabilities, where the database can be reached
 	$(GOVULNCHECK) ./...

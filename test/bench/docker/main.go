@@ -1,0 +1,152 @@
+// Command docker measures what the docker provider costs on this machine beside
+// two peers, in one run on one engine: the engine's own API called directly, and
+// the predecessor in Python (see predecessor.py). Run it with
+// `make bench-docker`.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/berth-dev/berth/host"
+)
+
+func main() {
+	bin := flag.String("bin", "bin", "folder with the plugin binaries")
+	image := flag.String("image", "berth-test/busybox", "image of the workspaces, with a shell")
+	python := flag.Bool("predecessor", true, "measure pydantic-ai-backend as well (needs python3 with venv, and PyPI)")
+	flag.Parse()
+	if err := run(context.Background(), *bin, *image, *python); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, bin, image string, python bool) (err error) {
+	b, err := open(ctx, bin, image)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	peer := map[string]samples{}
+	if python {
+		if peer, err = predecessor(ctx, image); err != nil {
+			return err
+		}
+	}
+	version, err := b.engine.ServerVersion(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s/%s, %d cores, %s, Docker Engine %s\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), version.Version)
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "work\tp50\tp95\tengine\tours/engine\tpredecessor\tpredecessor/ours\taim")
+	for _, r := range rows() {
+		ours, engine, err := b.measure(ctx, r)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		print(out, r, ours, engine, peer[r.name])
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	return b.report(ctx)
+}
+
+// print prints one row: ours, and each peer that did the same work.
+func print(out *tabwriter.Writer, r row, ours, engine, peer samples) {
+	cells := [4]string{"–", "–", "–", "–"}
+	if len(engine) > 0 {
+		cells[0] = rounded(engine.at(50)).String()
+		cells[1] = fmt.Sprintf("%.2f", float64(ours.at(50))/float64(engine.at(50)))
+	}
+	if len(peer) > 0 {
+		cells[2] = rounded(peer.at(50)).String()
+		cells[3] = fmt.Sprintf("%.1f", float64(peer.at(50))/float64(ours.at(50)))
+	}
+	fmt.Fprintf(out, "%s\t%v\t%v\t%s\t%s\t%s\t%s\t%s\n", r.name, rounded(ours.at(50)), rounded(ours.at(95)),
+		cells[0], cells[1], cells[2], cells[3], r.aim)
+}
+
+// samples are sorted durations of one piece of work, done again and again.
+type samples []time.Duration
+
+func (s samples) at(percent int) time.Duration { return s[(len(s)-1)*percent/100] }
+
+func rounded(d time.Duration) time.Duration {
+	switch {
+	case d > time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d > 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+//go:embed predecessor.py
+var predecessorScript string
+
+// predecessorVersion is the peer that the figures are quoted against.
+const predecessorVersion = "pydantic-ai-backend[docker,workspaces]==0.2.37"
+
+// predecessor measures the same work in Python, in a virtual environment that is
+// kept in the user's cache.
+func predecessor(ctx context.Context, image string) (map[string]samples, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	venv := filepath.Join(cache, "berth-bench", predecessorVersion)
+	python := filepath.Join(venv, "bin", "python")
+	if _, err := os.Stat(filepath.Join(venv, "installed")); err != nil {
+		fmt.Fprintln(os.Stderr, "installing", predecessorVersion)
+		for _, args := range [][]string{{"python3", "-m", "venv", venv}, {python, "-m", "pip", "install", "-q", predecessorVersion}} {
+			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+				return nil, fmt.Errorf("%v: %w\n%s", args, err, out)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(venv, "installed"), nil, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	fmt.Fprintln(os.Stderr, "measuring the predecessor, for a minute and a half")
+	cmd := exec.CommandContext(ctx, python, "-c", predecessorScript, image)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("the predecessor: %w", err)
+	}
+	var seconds map[string][]float64
+	if err := json.Unmarshal(out, &seconds); err != nil {
+		return nil, fmt.Errorf("the predecessor's figures: %w", err)
+	}
+	figures := make(map[string]samples, len(seconds))
+	for name, list := range seconds {
+		for _, s := range list {
+			figures[name] = append(figures[name], time.Duration(s*float64(time.Second)))
+		}
+		slices.Sort(figures[name])
+	}
+	return figures, nil
+}
+
+// hostConfig is the host under measurement.
+func hostConfig(bin, dir, image string) host.Config {
+	return host.Config{
+		PluginDirs: []string{bin},
+		DataDir:    dir,
+		Providers:  map[string]host.Provider{provider: {Config: map[string]any{"image": image}}},
+	}
+}
