@@ -21,10 +21,6 @@ import (
 	"github.com/berth-dev/berth/plugin/sdk/guest"
 )
 
-// patience is how long a test waits for what takes milliseconds, on a machine
-// that does much else.
-const patience = 60 * time.Second
-
 // sharedDir is for what all tests of this package share; TestMain removes it.
 func sharedDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("guest-%d", os.Getpid()))
@@ -242,14 +238,4 @@ func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.TrimSpace(l.buf.String())
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
