@@ -120,7 +120,11 @@ func (b *bench) startDirect(ctx context.Context) (id string, err error) {
 type work func(ctx context.Context, b *bench, i int) (round, error)
 
 // round is what is measured, and what is done after it, which may be nil.
-type round struct{ do, after func() error }
+type round struct {
+	do, after func() error
+	// host is the one that does it, if not the bench's own.
+	host *host.Host
+}
 
 // measure does a row's work and the engine's in turns, so that a change of the
 // machine's pace hits both.
@@ -164,7 +168,7 @@ func (b *bench) times(ctx context.Context, taken samples, from, n int, do work) 
 
 // report tells the memory of all three processes.
 func (b *bench) report(ctx context.Context) error {
-	guests, err := b.guestPIDs(ctx)
+	guests, err := b.guestPIDs(ctx, "berth-")
 	if err != nil {
 		return err
 	}
@@ -172,14 +176,14 @@ func (b *bench) report(ctx context.Context) error {
 	for _, pid := range guests {
 		guest += memory(pid, "RssAnon")
 	}
-	plugin := b.pluginPID()
+	plugin := pluginPID(b.host)
 	fmt.Printf("\npeak memory: host %d MiB, plugin %d MiB; all processes of the guest hold %d MiB of their own now\n",
 		memory(os.Getpid(), "VmHWM")>>20, memory(plugin, "VmHWM")>>20, guest>>20)
 	return nil
 }
 
-func (b *bench) pluginPID() int {
-	for _, p := range b.host.Providers() {
+func pluginPID(h *host.Host) int {
+	for _, p := range h.Providers() {
 		if p.Name == provider {
 			return p.PID
 		}
@@ -187,21 +191,24 @@ func (b *bench) pluginPID() int {
 	return 0
 }
 
-// guestPIDs are the guest's processes in the workspace, as this machine numbers
-// them: the engine has to be on it.
-func (b *bench) guestPIDs(ctx context.Context) ([]int, error) {
+// guestPIDs are the workspace's processes whose command line holds all of words,
+// as this machine numbers them: the engine has to be on it.
+func (b *bench) guestPIDs(ctx context.Context, words ...string) ([]int, error) {
 	ref, _ := b.ws.Ref()
 	top, err := b.engine.ContainerTop(ctx, ref.ID, nil)
 	if err != nil {
 		return nil, err
 	}
-	column := slices.Index(top.Titles, "PID")
-	if column < 0 {
-		return nil, fmt.Errorf("the engine lists processes without their ids: %q", top.Titles)
+	id, command := slices.Index(top.Titles, "PID"), slices.Index(top.Titles, "CMD")
+	if id < 0 || command < 0 {
+		return nil, fmt.Errorf("the engine lists processes without ids or commands: %q", top.Titles)
 	}
 	var pids []int
 	for _, process := range top.Processes {
-		pid, err := strconv.Atoi(process[column])
+		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(process[command], word) }) {
+			continue
+		}
+		pid, err := strconv.Atoi(process[id])
 		if err != nil {
 			return nil, err
 		}
