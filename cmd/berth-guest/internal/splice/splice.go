@@ -66,25 +66,22 @@ func Run(ctx context.Context, path string, in io.Reader, out io.Writer) error {
 
 // dial waits for the socket to be served.
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, socketWait)
+	wait, cancel := context.WithTimeout(ctx, socketWait)
 	defer cancel()
 	var dialer net.Dialer
-	var last error
 	for {
 		conn, err := dialer.DialContext(ctx, "unix", path)
 		switch {
 		case err == nil:
 			return conn.(*net.UnixConn), nil
-		case ctx.Err() != nil && last != nil:
-			return nil, fmt.Errorf("%s: %w after %v: %w", path, ErrNoGuest, socketWait, last)
 		case errors.Is(err, fs.ErrPermission):
 			return nil, fmt.Errorf("%s: %w: %w", path, ErrForbidden, err)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EAGAIN):
 			return nil, fmt.Errorf("%s: %w: %w", path, ErrNoGuest, err)
 		}
-		last = err
 		select {
-		case <-ctx.Done():
+		case <-wait.Done():
+			return nil, fmt.Errorf("%s: %w after %v: %w", path, ErrNoGuest, socketWait, err)
 		case <-time.After(socketRetry):
 		}
 	}
