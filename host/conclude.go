@@ -52,22 +52,27 @@ func (r *run) conclude(delivered <-chan struct{}) (*workspace.Result, error) {
 		return nil, r.unsuccessful()
 	}
 	// The command is over, but what it wrote is not yet handed over.
-	select {
-	case <-delivered:
+	for closing := r.h.p.host.closing; ; {
 		select {
-		case <-r.broken: // a writer that failed on the last bytes
+		case <-delivered:
+			select {
+			case <-r.broken: // a writer that failed on the last bytes
+				return nil, r.op.wrap(r.breakage)
+			default:
+			}
+			return r.exited()
+		case <-r.broken:
 			return nil, r.op.wrap(r.breakage)
-		default:
+		case <-r.ctx.Done():
+			return nil, r.op.wrap(r.ctx.Err())
+		case <-timeout:
+			return nil, r.op.wrap(r.timedOut(""))
+		case <-closing:
+			r.lastInstance().Release() // the plugin need not wait for a slow writer
+			closing = nil
+		case <-r.h.p.host.ctx.Done():
+			return nil, r.op.wrap(errClosed)
 		}
-		return r.exited()
-	case <-r.broken:
-		return nil, r.op.wrap(r.breakage)
-	case <-r.ctx.Done():
-		return nil, r.op.wrap(r.ctx.Err())
-	case <-timeout:
-		return nil, r.op.wrap(r.timedOut(""))
-	case <-r.h.p.host.ctx.Done():
-		return nil, r.op.wrap(errClosed)
 	}
 }
 

@@ -47,6 +47,7 @@ func (r *run) exchange() {
 		}
 		l.cancel(nil)
 		if err == nil {
+			l.inst.Release()
 			return
 		}
 		again, cause := r.broke(l, err)
@@ -100,7 +101,9 @@ func (r *run) converse(l *link) error {
 		if !over {
 			continue
 		}
-		l.inst.Release() // what is left to do needs no plugin
+		if !r.durable {
+			l.inst.Release() // what is left to do needs no plugin
+		}
 		r.over(nil)
 		if r.durable {
 			_, _ = l.stream.Recv() // its end: nothing comes after an outcome
@@ -295,10 +298,12 @@ func (r *run) next(l *link) *berthv1.RunRequest {
 	for {
 		over := r.outcome != nil
 		switch {
-		case r.link != l, over && !r.durable:
+		case r.link != l, over && !r.durable, r.finished && !over:
 			return nil
-		case r.finished:
-			return r.acknowledgement()
+		case r.taken:
+			taken := r.tell()
+			taken.Outcome = true
+			return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: taken}}
 		case over:
 			// Only what is handed over matters to the plugin now.
 		case len(r.queue) > 0:
@@ -327,16 +332,4 @@ func (r *run) tell() *berthv1.RunTaken {
 		o.told = o.taken
 	}
 	return &berthv1.RunTaken{StdoutOffset: r.out[0].taken, StderrOffset: r.out[1].taken}
-}
-
-// acknowledgement is the last message, if the outcome was taken. The caller holds
-// r.mu.
-func (r *run) acknowledgement() *berthv1.RunRequest {
-	if !r.taken {
-		return nil
-	}
-	r.taken = false // once
-	taken := r.tell()
-	taken.Outcome = true
-	return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: taken}}
 }

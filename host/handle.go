@@ -23,6 +23,7 @@ type handle struct {
 	labels      map[string]string
 	config      map[string]any    // without env
 	env         map[string]string // goes with each command
+	progress    func(workspace.Progress)
 
 	mu      sync.Mutex
 	ref     workspace.Ref // once set, it never changes (contract L5)
@@ -41,7 +42,7 @@ type session struct {
 
 func newHandle(p *provider, opts []workspace.Option) (*handle, error) {
 	o := options(opts)
-	h := &handle{p: p, token: o.Token, name: o.Name, labels: maps.Clone(o.Labels)}
+	h := &handle{p: p, token: o.Token, name: o.Name, labels: maps.Clone(o.Labels), progress: o.Progress}
 	if h.token == "" {
 		h.token = workspace.NewToken()
 	} else if !workspace.IsToken(h.token) {
@@ -67,7 +68,7 @@ func newAttached(p *provider, ref workspace.Ref, opts []workspace.Option) (*hand
 	if o.Name != "" || o.Token != "" || len(o.Labels) > 0 {
 		return nil, fmt.Errorf("attach %s: a name, a token and labels are for creating: %w", ref, workspace.ErrInvalid)
 	}
-	h := &handle{p: p, byRef: true, ref: ref}
+	h := &handle{p: p, byRef: true, ref: ref, progress: o.Progress}
 	var err error
 	if h.config, h.env, err = splitOverrides(o.Config); err != nil {
 		return nil, fmt.Errorf("attach %s: %w", ref, err)

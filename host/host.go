@@ -192,7 +192,8 @@ func (h *Host) Workspace(provider string, opts ...workspace.Option) (workspace.W
 }
 
 // Attach makes a handle to an existing workspace, which never creates one. Of
-// the options only WithConfig has a meaning, with nothing but env. No I/O.
+// the options only WithConfig, with nothing but env, and WithProgress have a
+// meaning. No I/O.
 func (h *Host) Attach(ref workspace.Ref, opts ...workspace.Option) (workspace.Workspace, error) {
 	p, err := h.providerOf(ref)
 	if err != nil {

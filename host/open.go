@@ -116,8 +116,7 @@ func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *s
 			return s, false, err
 		}
 		if progress := msg.GetProgress(); progress != nil {
-			h.p.host.logger.Named(h.p.name).Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(h.p.redact(string(progress.GetText())), "?")),
-				"done", progress.GetDone(), "total", progress.GetTotal())
+			h.tell(progress)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -125,6 +124,16 @@ func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *s
 	}
 	died, err = h.p.failure(ctx, callCtx, inst, op, err)
 	return nil, died, err
+}
+
+// tell passes on what a plugin does.
+func (h *handle) tell(progress *berthv1.Progress) {
+	text := h.p.redact(string(progress.GetText()))
+	h.p.host.logger.Named(h.p.name).Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(text, "?")),
+		"done", progress.GetDone(), "total", progress.GetTotal())
+	if h.progress != nil {
+		h.progress(workspace.Progress{Text: text, Done: progress.GetDone(), Total: progress.GetTotal(), Unit: progress.GetUnit()})
+	}
 }
 
 // opened records what a plugin answered. The ref comes first: what follows may

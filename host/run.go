@@ -43,6 +43,7 @@ type run struct {
 	ended   chan struct{} // the last stream is over: outcome or failure is set
 	broken  chan struct{} // breakage is set
 	done    chan struct{} // result and err are set
+	asked   chan struct{} // somebody called Wait
 
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -58,8 +59,9 @@ type run struct {
 	failure  error // why there is no outcome
 	breakage error // why the host itself ends the run
 	finished bool  // nobody is to send or deliver any more
-	taken    bool  // the outcome, too: the run may be forgotten
+	taken    bool  // the outcome too was handed over: the run may be forgotten
 
+	ask    sync.Once
 	told   bool // result or err is the command's own; of supervise alone
 	result *workspace.Result
 	err    error
@@ -108,7 +110,7 @@ func (h *handle) Start(ctx context.Context, cmd workspace.Command) (workspace.Pr
 	return r.running()
 }
 
-// mayRun keeps a command from making a workspace that cannot run it, for nothing.
+// mayRun known a command from making a workspace that cannot run it, for nothing.
 func (h *handle) mayRun(ctx context.Context) error {
 	if _, made := h.Ref(); made {
 		return nil // its own features tell
@@ -156,7 +158,7 @@ func (h *handle) newFollowing(ctx context.Context, op operation, opts workspace.
 func (h *handle) prepare(ctx context.Context, id string, cmd workspace.Command, s *session) *run {
 	r := &run{
 		h: h, id: id, ctx: ctx, cmd: cmd, key: s.key, durable: s.features.Has(workspace.FeatureAttachRun),
-		started: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}), done: make(chan struct{}),
+		started: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}), done: make(chan struct{}), asked: make(chan struct{}),
 		signals: make(map[int64]*pendingSignal),
 	}
 	r.changed = sync.NewCond(&r.mu)
@@ -241,33 +243,56 @@ func (r *run) supervise() {
 
 	r.mu.Lock()
 	r.finished = true
-	r.taken = r.durable && r.outcome != nil && (r.told || !r.goesOn())
-	taking, lost := r.taken && r.link != nil, r.stopping && r.outcome == nil && r.durable
+	known := r.durable && r.outcome != nil && (r.told || !r.goesOn())
+	lost := r.durable && r.outcome == nil && r.stopping
 	r.changed.Broadcast()
 	r.mu.Unlock()
-	if taking {
+	if known {
 		close(r.done)
-		r.awaitEnd(exchanged)
-		return
+		r.acknowledge(exchanged)
 	}
 	r.cancel()
 	<-exchanged
-	close(r.done)
+	if !known {
+		close(r.done)
+	}
 	if lost {
 		r.stopLost()
 	}
 }
 
-// awaitEnd gives the plugin a moment to hear that the outcome was taken.
-func (r *run) awaitEnd(exchanged <-chan struct{}) {
+// acknowledge tells the plugin that the outcome was taken, and gives it a moment
+// to hear that. What goes on without this host is taken by Wait alone: nobody
+// may have asked here how it ended, and somebody else may later.
+func (r *run) acknowledge(exchanged <-chan struct{}) {
+	if r.goesOn() && !r.wasAsked() {
+		select {
+		case <-r.asked:
+		case <-exchanged:
+			return
+		case <-r.h.p.host.closing:
+			return
+		}
+	}
+	r.mu.Lock()
+	r.taken = true
+	r.changed.Broadcast()
+	r.mu.Unlock()
 	wait := time.NewTimer(ackWait)
 	defer wait.Stop()
 	select {
 	case <-exchanged:
 	case <-wait.C:
 	}
-	r.cancel()
-	<-exchanged
+}
+
+func (r *run) wasAsked() bool {
+	select {
+	case <-r.asked:
+		return true
+	default:
+		return false
+	}
 }
 
 // goesOn reports whether the command goes on when nobody here follows it.
@@ -284,6 +309,7 @@ func (r *run) ID() string { return r.id }
 
 // Wait returns when the command is done and its output has been handed over.
 func (r *run) Wait() (*workspace.Result, error) {
+	r.ask.Do(func() { close(r.asked) })
 	<-r.done
 	return r.result, r.err
 }
