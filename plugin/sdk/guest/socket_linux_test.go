@@ -91,10 +91,10 @@ func TestTheWorkingDirectoryIsMade(t *testing.T) {
 	}
 }
 
-func TestServeRefusesASocketThatOthersReach(t *testing.T) {
+func TestServeRefusesASocketThatOthersReplace(t *testing.T) {
 	base := t.TempDir()
 	open := filepath.Join(base, "open")
-	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o775)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("open", filepath.Join(base, "link")); err != nil {

@@ -47,7 +47,7 @@ type Config struct {
 	// still start again.
 	Dir string
 	// Socket is the path of the unix socket. Its folder is made, with mode 0700,
-	// if it is not there, and refused if others can enter it.
+	// if it is not there, and refused if others can write to it.
 	Socket string
 	// Env is the complete environment of the commands, to which a command adds
 	// its own.

@@ -19,6 +19,11 @@ var ErrServed = errors.New("another guest serves it already")
 const (
 	folderMode = 0o700
 	socketMode = 0o600
+	// othersWrite would let others remove the socket and put theirs in its place.
+	// That they see it is no harm, and cannot always be helped: when a container
+	// starts again, runc gives a tmpfs the mode of the folder below it, 0755,
+	// whatever was asked for.
+	othersWrite = 0o022
 	// maxPath is the longest path that a socket can have: the kernel's own limit,
 	// with the NUL that ends it.
 	maxPath = 107
@@ -71,7 +76,7 @@ func folder(dir string) error {
 		return fmt.Errorf("its folder %s is no folder", dir)
 	case int(st.Uid) != uid:
 		return fmt.Errorf("its folder %s belongs to user %d, and this is user %d", dir, st.Uid, uid)
-	case st.Mode&0o077 != 0:
+	case st.Mode&othersWrite != 0:
 		return fmt.Errorf("its folder %s has mode %04o: want 0700, or others could take the socket's place", dir, st.Mode&0o7777)
 	}
 	return nil
