@@ -28,8 +28,9 @@ type app struct {
 
 	// began is set when a command's own work begins: an error before that is in
 	// the command line.
-	began bool
-	host  *host.Host
+	began  bool
+	host   *host.Host
+	status *statusLine // nil where nobody would see it
 }
 
 func newApp(stdin, stdout, stderr *os.File) *app {
@@ -44,6 +45,7 @@ func (a *app) run(args []string) int {
 	root := newRootCommand(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	a.clearStatus()
 	if err != nil && !a.began {
 		err = &usageError{command: cmd.CommandPath(), err: err}
 	}

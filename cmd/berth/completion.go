@@ -104,6 +104,29 @@ func (a *app) completeRefs(cmd *cobra.Command, args []string, toComplete string)
 	return refs, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeRun completes REF, and then RUN to the runs there.
+func (a *app) completeRun(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.completeRefs(cmd, args, toComplete)
+	}
+	ref, err := workspace.ParseRef(args[0])
+	if err != nil || len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	ws, err := a.attach(ref)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	infos, _ := listRuns(ctx, ws)
+	for _, info := range infos {
+		ids = append(ids, info.ID)
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeRefPath completes the first part of REF:PATH.
 func (a *app) completeRefPath(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	directive := cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -25,7 +25,7 @@ func (a *app) begin(provider string, flags *openFlags, opts []workspace.Option) 
 		return nil, err
 	}
 	o := &opening{app: a, provider: provider}
-	if o.ws, err = h.Workspace(provider, opts...); err != nil {
+	if o.ws, err = h.Workspace(provider, append(opts, a.watchOpening()...)...); err != nil {
 		return nil, err
 	}
 	if flags.refFile != "" {
@@ -39,6 +39,7 @@ func (a *app) begin(provider string, flags *openFlags, opts []workspace.Option) 
 // open makes or finds the workspace.
 func (o *opening) open(ctx context.Context) (ref workspace.Ref, dir string, err error) {
 	dir, err = o.ws.WorkingDir(ctx)
+	o.app.clearStatus()
 	var config *host.ConfigError
 	if errors.As(err, &config) && config.File == "" {
 		err = fmt.Errorf("provider %s: %w", o.provider, err) // it tells of a key alone

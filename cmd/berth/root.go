@@ -52,7 +52,8 @@ func newRootCommand(a *app) *cobra.Command {
 		&cobra.Group{ID: groupFiles, Title: "Files in workspaces:"},
 		&cobra.Group{ID: groupOperate, Title: "Look after workspaces and providers:"},
 	)
-	addGroup(root, groupWork, newRunCommand(a), newOpenCommand(a), newExecCommand(a))
+	addGroup(root, groupWork, newRunCommand(a), newOpenCommand(a), newExecCommand(a),
+		newRunsCommand(a), newAttachCommand(a), newStopCommand(a))
 	addGroup(root, groupFiles, newLsCommand(a), newCatCommand(a), newStatCommand(a), newMkdirCommand(a),
 		newRmCommand(a), newMvCommand(a), newCpCommand(a))
 	addGroup(root, groupOperate, newPsCommand(a), newPruneCommand(a), newDestroyCommand(a),

@@ -67,12 +67,21 @@ func (in *input) Read(p []byte) (int, error) {
 type stream struct {
 	file  *os.File
 	ended <-chan struct{}
+	// before, if set, makes room on the terminal for what is written.
+	before func()
 
 	mu  sync.Mutex
 	err error // the first one
 }
 
 func (s *stream) Write(p []byte) (int, error) {
+	if s.before != nil {
+		s.before()
+	}
+	return s.write(p)
+}
+
+func (s *stream) write(p []byte) (int, error) {
 	if errors.Is(s.failure(), context.Canceled) {
 		return 0, context.Canceled // an earlier write still waits
 	}

@@ -77,6 +77,23 @@ var (
 	sizeLength = map[string]int64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 )
 
+// FormatSize writes a number of bytes for people, in the largest unit that leaves
+// a whole one.
+func FormatSize(n int64) string {
+	const step = 1 << 10
+	value, unit := float64(n), "B"
+	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if value < step {
+			break
+		}
+		value, unit = value/step, larger
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
 // ParseSize reads a number of bytes, or of KiB, MiB, GiB or TiB.
 func ParseSize(s string) (int64, error) {
 	m := size.FindStringSubmatch(s)
