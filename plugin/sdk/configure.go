@@ -116,6 +116,7 @@ func (s *server) typeFeatures() workspace.Features {
 func workspaceFeatures(ws Workspace) workspace.Features {
 	features := methodFeatures(ws)
 	announced(ws, features)
+	withheld(ws, features)
 	return features
 }
 
