@@ -53,7 +53,7 @@ func TestImagesRun(t *testing.T) {
 
 func TestUniqueRemovesWhatCarriesIt(t *testing.T) {
 	engine := enginetest.Client(t)
-	var byName, byLabel, labelled, net, tag string
+	var byName, byLabel, labelled, net, tag, alias string
 	t.Run("make", func(t *testing.T) {
 		ctx := t.Context()
 		name := enginetest.Unique(t)
@@ -83,6 +83,10 @@ func TestUniqueRemovesWhatCarriesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		net = made.ID
+		alias = name + "/alias:latest"
+		if err := engine.ImageTag(ctx, bb, alias); err != nil {
+			t.Fatal(err)
+		}
 		tag = name + "/image:latest"
 		commit, err := engine.ContainerCommit(ctx, byName, container.CommitOptions{Reference: tag})
 		if err != nil {
@@ -98,6 +102,7 @@ func TestUniqueRemovesWhatCarriesIt(t *testing.T) {
 		"the labelled container":     func() error { _, err := engine.ContainerInspect(ctx, byLabel); return err },
 		"the labelled volume":        func() error { _, err := engine.VolumeInspect(ctx, labelled); return err },
 		"the network":                func() error { _, err := engine.NetworkInspect(ctx, net, network.InspectOptions{}); return err },
+		"the name of another image":  func() error { _, err := engine.ImageInspect(ctx, alias); return err },
 		"the image":                  func() error { _, err := engine.ImageInspect(ctx, tag); return err },
 	} {
 		if err := look(); !errdefs.IsNotFound(err) {

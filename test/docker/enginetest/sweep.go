@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -80,10 +81,16 @@ func sweepImages(ctx context.Context, engine *client.Client, unique string) erro
 	}
 	var errs []error
 	for _, i := range all {
-		if carries(unique, i.Labels, i.RepoTags...) {
-			_, err := engine.ImageRemove(ctx, i.ID, image.RemoveOptions{Force: true, PruneChildren: true})
+		refs := []string{i.ID} // with all its names
+		if !carries(unique, i.Labels) {
+			// An image of others may have been given a name that carries it: only that
+			// name goes.
+			refs = slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return !carries(unique, nil, tag) })
+		}
+		for _, ref := range refs {
+			_, err := engine.ImageRemove(ctx, ref, image.RemoveOptions{Force: true, PruneChildren: true})
 			if err != nil && !errdefs.IsNotFound(err) {
-				errs = append(errs, fmt.Errorf("image %s: %w", i.ID, err))
+				errs = append(errs, fmt.Errorf("image %s: %w", ref, err))
 			}
 		}
 	}
