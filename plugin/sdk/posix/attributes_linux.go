@@ -3,64 +3,83 @@ package posix
 import (
 	"bytes"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // OOMScoreAdj is the oom_score_adj of commands: when memory runs out they go
-// before whatever runs them.
+// before whatever runs them. Where a score above it is this process's own and the
+// kernel does not let it go below, commands have that one.
 const OOMScoreAdj = 500
 
 // umask is that of commands.
 const umask = 0o022
 
-// detach makes this process independent of whatever started it: nothing is open
-// but the null device and its socket, and no signal that is sent to many ends it.
-func detach() {
-	closeInherited()
-	// Caught, not ignored: what is ignored stays so in commands.
-	signal.Notify(make(chan os.Signal, 1))
-	_ = unix.Chdir("/")
-}
-
 // closeInherited closes whatever an ancestor left open to be inherited, but not
 // what the runtime itself has opened by now.
 func closeInherited() {
-	entries, err := os.ReadDir("/proc/self/fd")
+	dir, err := openFile("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return
 	}
-	for _, entry := range entries {
-		fd, err := strconv.Atoi(entry.Name())
-		if err != nil || fd <= socketFD {
+	defer unix.Close(dir)
+	buf := make([]byte, 32<<10)
+	var names []string
+	for n, err := unix.ReadDirent(dir, buf); err == nil && n > 0; n, err = unix.ReadDirent(dir, buf) {
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= socketFD || fd == dir {
 			continue
 		}
-		if target, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && !strings.HasPrefix(target, "anon_inode:") {
+		if target, err := os.Readlink("/proc/self/fd/" + name); err == nil && !strings.HasPrefix(target, "anon_inode:") {
 			_ = unix.Close(fd)
 		}
 	}
 }
 
-// resetAttributes gives this process and thread what a command is to inherit,
-// as far as the kernel lets this user (contract C9).
-func resetAttributes() {
+// resetProcess gives this process what its children are to inherit, as far as
+// the kernel lets this user (contract C9). What belongs to a thread was reset
+// before it was started, by [resetThread].
+func resetProcess() {
+	_ = unix.Chdir("/")
 	unix.Umask(umask)
 	for resource, limit := range defaultLimits() {
 		resetLimit(resource, limit)
 	}
-	normal := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
-	if unix.SchedSetAttr(0, normal, 0) != nil {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0)
-	}
-	const ioprioWhoProcess = 1
-	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, 0)
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil)
 	resetIgnored()
+}
+
+// resetThread does the same for what each thread has of its own, and reports
+// whether it has changed anything. The caller's goroutine is locked to it.
+func resetThread() (changed bool) {
+	sched, err := unix.SchedGetAttr(0, 0)
+	if err != nil || sched.Policy != unix.SCHED_NORMAL || sched.Nice != 0 {
+		changed = true
+		normal := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+		if unix.SchedSetAttr(0, normal, 0) != nil {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0)
+		}
+	}
+	const (
+		ioprioWhoProcess = 1
+		classShift       = 13
+		bestEffort4      = 2<<classShift | 4 // what a niceness of 0 comes to
+	)
+	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, ioprioWhoProcess, 0, 0)
+	if errno == 0 && priority>>classShift != 0 && priority != bestEffort4 {
+		changed = true
+		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioWhoProcess, 0, 0)
+	}
+	var blocked unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, &blocked); err != nil || blocked != (unix.Sigset_t{}) {
+		changed = true
+	}
+	return changed
 }
 
 // defaultLimits are those that the kernel gives to the first process, with the
@@ -101,36 +120,49 @@ func resetLimit(resource int, limit syscall.Rlimit) {
 	_ = syscall.Setrlimit(resource, &limit)
 }
 
-// sigaction is the kernel's struct on every architecture that Go has with
-// SA_RESTORER or without: the handler is first, and zeros are the default.
-type sigaction struct {
-	handler uintptr
-	rest    [4]uintptr
+// oomScore is this process's score, by which the kernel chooses whom to kill when
+// memory runs out.
+type oomScore struct {
+	fd  int // -1 where there is none
+	own []byte
 }
 
-// resetIgnored sets signals to their default that this process was started with
-// as ignored, as by nohup.
-func resetIgnored() {
-	const sigIgn, setSize, lastSignal = 1, 8, 64
-	for sig := uintptr(1); sig <= lastSignal; sig++ {
-		var action sigaction
-		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&action)), setSize, 0, 0)
-		if errno == 0 && action.handler == sigIgn {
-			action = sigaction{}
-			_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, setSize, 0, 0)
-		}
+// newOOMScore looks at the score and lowers one that is above normal, where that
+// is allowed.
+func newOOMScore() oomScore {
+	fd, err := openFile("/proc/self/oom_score_adj", unix.O_RDWR)
+	if err != nil {
+		return oomScore{fd: -1}
+	}
+	var buf [16]byte
+	n, _ := unix.Read(fd, buf[:])
+	o := oomScore{fd: fd, own: bytes.TrimSpace(buf[:max(n, 0)])}
+	if score, err := strconv.Atoi(string(o.own)); err == nil && score > 0 && o.set([]byte("0")) {
+		o.own = []byte("0")
+	}
+	return o
+}
+
+func (o oomScore) close() {
+	if o.fd >= 0 {
+		_ = unix.Close(o.fd)
 	}
 }
 
-// withOOMScore runs f, which makes a process, with the score that it inherits.
-func withOOMScore(f func()) {
-	const path = "/proc/self/oom_score_adj"
-	own, err := os.ReadFile(path)
-	if err != nil {
+func (o oomScore) set(score []byte) bool {
+	n, err := unix.Pwrite(o.fd, score, 0)
+	return err == nil && n == len(score)
+}
+
+// raised runs f, which makes a process, with the score that this is to have.
+func (o oomScore) raised(f func()) {
+	if o.fd < 0 {
 		f()
 		return
 	}
-	_ = os.WriteFile(path, []byte(strconv.Itoa(OOMScoreAdj)), 0)
+	if score, err := strconv.Atoi(string(o.own)); err == nil && score < OOMScoreAdj {
+		o.set([]byte(strconv.Itoa(OOMScoreAdj)))
+		defer o.set(o.own)
+	}
 	f()
-	_ = os.WriteFile(path, bytes.TrimSpace(own), 0)
 }

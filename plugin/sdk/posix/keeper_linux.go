@@ -3,7 +3,6 @@ package posix
 import (
 	"errors"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -19,64 +18,104 @@ const farewell = 500 * time.Millisecond
 // killed, what it had below it falls to the keeper, which stops it. All its
 // other children would be such orphans, so it needs not tell them apart.
 type keeper struct {
-	conn        *conn
-	childs      chan os.Signal
+	owner       *port
+	children    *children
 	supervisors map[int]bool
+	none        bool // there was no child at all when last looked
 	tree        tree
 }
 
 // keep is a keeper process.
-func keep(c *conn) int {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+func keep(owner *port) int {
+	closeInherited()
+	resetProcess()
+	catchSignals()
+	newOOMScore().close() // what is above normal is lowered, here and in supervisors
+	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	k := &keeper{owner: owner, supervisors: make(map[int]bool), none: true}
+	k.tree = tree{root: os.Getpid(), skip: k.supervisors, kill: killProc}
+	if err == nil {
+		k.children, err = newChildren(unix.WEXITED | unix.WSTOPPED)
+	}
+	if err == nil {
+		err = makeThreads(keeperThreads)
+	}
+	if err != nil {
 		return 2
 	}
-	k := &keeper{conn: c, childs: make(chan os.Signal, 1), supervisors: make(map[int]bool)}
-	k.tree = tree{root: os.Getpid(), skip: k.supervisors, kill: killProc}
-	signal.Notify(k.childs, unix.SIGCHLD)
-	messages := c.messages()
+	owner.send(message{kind: kindReady})
 	for {
-		select {
-		case m, ok := <-messages:
-			if !ok {
+		k.wait(time.Time{})
+		if k.reap() {
+			k.sweep()
+		}
+		for {
+			m, complete, err := owner.receive()
+			if err != nil {
 				return k.orphaned()
+			}
+			if !complete {
+				break
 			}
 			switch m.kind {
 			case kindSpawn:
 				k.spawn(m.fds)
 			case kindSweep:
-				_ = k.conn.send(message{kind: kindSwept, text: k.sweepAfter(int(m.num))})
+				owner.send(message{kind: kindSwept, text: k.sweepAfter(int(m.num))})
 			}
 			closeAll(m.fds)
-		case <-k.childs:
-			if k.reap() {
-				k.sweep()
-			}
 		}
 	}
+}
+
+// wait waits for the owner and for children, until a time unless that is zero.
+func (k *keeper) wait(until time.Time) {
+	if !k.none {
+		k.children.start()
+	}
+	list := []unix.PollFd{pollIn(k.owner.fd), pollIn(k.children.fd)}
+	if pollUntil(list, until); list[1].Revents != 0 {
+		k.children.changed()
+	}
+}
+
+// waitChild does so for children alone.
+func (k *keeper) waitChild(until time.Time) {
+	owner := k.owner.fd
+	k.owner.fd = -1
+	k.wait(until)
+	k.owner.fd = owner
 }
 
 // spawn starts a supervisor on the given socket, in a session of its own: no
 // signal to the owner's group reaches it.
 func (k *keeper) spawn(fds []int) {
 	if len(fds) != 1 {
-		_ = k.conn.send(message{kind: kindSpawned, num: -int64(unix.EINVAL)})
+		k.owner.send(message{kind: kindSpawned, num: -int64(unix.EINVAL)})
 		return
 	}
-	pid, err := startHelper(supervisorRole, uintptr(fds[0]), []uintptr{0, 1, 2})
+	pid, err := startHelper(supervisorRole, uintptr(fds[0]), []uintptr{0, 1, 2}, oneProcessor, noCollector)
 	if err != nil {
-		_ = k.conn.send(message{kind: kindSpawned, num: -int64(errnoOf(err))})
+		k.owner.send(message{kind: kindSpawned, num: -int64(errnoOf(err))})
 		return
 	}
-	k.supervisors[pid] = true
-	_ = k.conn.send(message{kind: kindSpawned, num: int64(pid)})
+	k.supervisors[pid], k.none = true, false
+	k.owner.send(message{kind: kindSpawned, num: int64(pid)})
 }
 
+// Variables of helpers' environments, which the Go runtime reads. Helpers hardly
+// compute, and each further thread costs memory and a place below the limit of
+// processes, as does what collects garbage; see [maxGarbage].
+const (
+	oneProcessor = "GOMAXPROCS=1"
+	noCollector  = "GOGC=off"
+)
+
 // startHelper starts this very binary again, whatever has become of its file.
-func startHelper(role string, socket uintptr, std []uintptr) (int, error) {
+func startHelper(role string, socket uintptr, std []uintptr, env ...string) (int, error) {
 	return syscall.ForkExec("/proc/self/exe", []string{helperName, role}, &syscall.ProcAttr{
-		Dir: "/",
-		// A supervisor hardly computes, and each further thread costs memory.
-		Env:   []string{"GOMAXPROCS=1"},
+		Dir:   "/",
+		Env:   env,
 		Files: append(std[:3:3], socket),
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -93,6 +132,7 @@ func (k *keeper) reap() (killed bool) {
 			continue
 		}
 		if err != nil || pid == 0 {
+			k.none = errors.Is(err, unix.ECHILD)
 			return killed
 		}
 		if status.Stopped() {
@@ -111,12 +151,11 @@ func (k *keeper) reap() (killed bool) {
 // sweepAfter sweeps when a supervisor that was killed has ended: only then is what
 // it leaves below the keeper.
 func (k *keeper) sweepAfter(supervisor int) string {
-	for timeout := time.After(killWait); k.supervisors[supervisor]; k.reap() {
-		select {
-		case <-k.childs:
-		case <-timeout:
+	for deadline := time.Now().Add(killWait); k.supervisors[supervisor]; k.reap() {
+		if !time.Now().Before(deadline) {
 			return "unknown: the supervisor does not end"
 		}
+		k.waitChild(deadline)
 	}
 	return k.sweep()
 }
@@ -130,26 +169,17 @@ func (k *keeper) sweep() string {
 		if survivors == "" || !time.Now().Before(deadline) {
 			return survivors
 		}
-		select {
-		case <-k.childs:
-		case <-time.After(killRetry):
-		}
+		k.waitChild(time.Now().Add(killRetry))
 	}
 }
 
 // orphaned ends this process when its owner has.
 func (k *keeper) orphaned() int {
-	timeout := time.After(farewell)
-	for {
+	for deadline := time.Now().Add(farewell); ; k.waitChild(deadline) {
 		if k.reap() {
 			k.sweep()
 		}
-		if len(k.supervisors) == 0 {
-			return 0
-		}
-		select {
-		case <-k.childs:
-		case <-timeout:
+		if len(k.supervisors) == 0 || !time.Now().Before(deadline) {
 			return 0
 		}
 	}

@@ -118,13 +118,16 @@ func startFailure(program, dir string, err error) (*notRun, error) {
 	return notExecutable(program, err), nil
 }
 
+// processLimits are those that make a fork fail.
+const processLimits = "pids.max of the control group, RLIMIT_NPROC or kernel.pid_max"
+
 // refusal is the error for a command of which nothing was started.
 func refusal(dir, what string, errno syscall.Errno) error {
 	switch errno {
 	case syscall.E2BIG:
 		return fmt.Errorf("starting the command: arguments and environment are larger than the system takes: %w", errors.Join(workspace.ErrInvalid, errno))
 	case syscall.EAGAIN:
-		return fmt.Errorf("starting the command: the limit of processes is reached (pids.max of the control group, RLIMIT_NPROC or kernel.pid_max): %w", errors.Join(workspace.ErrTransient, errno))
+		return fmt.Errorf("starting the command: the limit of processes is reached (%s): %w", processLimits, errors.Join(workspace.ErrTransient, errno))
 	case syscall.ENOMEM:
 		return fmt.Errorf("starting the command: the limit of memory is reached: %w", errors.Join(workspace.ErrTransient, errno))
 	case syscall.EMFILE, syscall.ENFILE:

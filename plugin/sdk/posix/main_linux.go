@@ -1,6 +1,7 @@
 package posix
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -32,43 +33,64 @@ func Main() {
 		mainCalled.Store(true)
 		return
 	}
-	runtime.LockOSThread() // attributes of a thread are inherited from this one
 	unix.CloseOnExec(socketFD)
-	detach()
-	c, err := newConn(socketFD)
-	if err != nil {
-		os.Exit(2)
+	status := 2
+	if socket, err := newPort(socketFD); err == nil {
+		switch os.Args[1] {
+		case supervisorRole:
+			status = supervise(socket)
+		case keeperRole:
+			status = keep(socket)
+		}
 	}
-	switch os.Args[1] {
-	case supervisorRole:
-		resetAttributes()
-		makeThreads()
-		os.Exit(supervise(c))
-	case keeperRole:
-		makeThreads()
-		os.Exit(keep(c))
-	}
-	os.Exit(2)
+	os.Exit(status)
 }
 
-// spareThreads is how many threads a helper has ready for its blocking calls.
-const spareThreads = 3
+// Threads of a helper. All are made at the start, while they can be: a Go process
+// that needs one more under an exhausted limit of processes dies. With a single
+// processor (GOMAXPROCS=1) there is never more at once than this: the runtime's
+// monitor, the loop in a system call, the wait for a child, one that runs Go code,
+// as a collection of garbage does, and where such a one has set a timer, the wait
+// for that. Supervisors collect none.
+const (
+	supervisorThreads = 4
+	keeperThreads     = 5
+)
 
-// makeThreads makes the threads that this process will need while it can: a Go
-// process that needs one more under an exhausted limit of processes dies.
-func makeThreads() {
-	var ready, done sync.WaitGroup
-	release := make(chan struct{})
-	ready.Add(spareThreads)
-	for range spareThreads {
-		done.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			ready.Done()
-			<-release
+// makeThreads makes this process have n threads, which it keeps. It does without
+// locking goroutines to threads: that would cost one more.
+func makeThreads(n int) error {
+	have, err := threads()
+	if err != nil || have >= n {
+		return err
+	}
+	fds := make([]int, 2)
+	if err := unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	var blocked sync.WaitGroup
+	for range n - 2 { // the monitor and this one are there
+		blocked.Go(func() {
+			var end [1]byte
+			for {
+				if _, err := unix.Read(fds[readEnd], end[:]); !errors.Is(err, unix.EINTR) {
+					return
+				}
+			}
 		})
 	}
-	ready.Wait()
-	close(release)
-	done.Wait()
+	for err == nil && have < n {
+		runtime.Gosched() // to one that then waits, until the monitor gives its processor back
+		have, err = threads()
+	}
+	err = errors.Join(err, unix.Close(fds[writeEnd]))
+	blocked.Wait()
+	return errors.Join(err, unix.Close(fds[readEnd]))
+}
+
+// threads is how many this process has.
+func threads() (int, error) {
+	var task unix.Stat_t
+	err := unix.Stat("/proc/self/task", &task)
+	return int(task.Nlink) - 2, err //nolint:unconvert // not the same type everywhere; "." and ".." count too
 }

@@ -124,6 +124,7 @@ func fakeSupervisor(t *testing.T, pool *pool, started func()) (*helper, *sync.Wa
 	ended.Go(h.listen)
 	ended.Go(func() {
 		defer other.close()
+		_ = other.send(message{kind: kindReady})
 		for {
 			m, err := other.receive()
 			if err != nil {

@@ -112,6 +112,9 @@ func (w *Workspace) tryStart(ctx context.Context, cmd sdk.Command) (p *process, 
 		case answer = <-p.answer: // it came before: the command has ended already
 		default:
 			p.abandon()
+			if !helper.isReady() {
+				return nil, false, notStarted("its supervisor")
+			}
 			return nil, true, errors.New("starting the command: its supervisor was killed, and whether it ran is unknown")
 		}
 	case <-ctx.Done():
@@ -124,7 +127,6 @@ func (w *Workspace) tryStart(ctx context.Context, cmd sdk.Command) (p *process, 
 	}
 	if answer.kind != kindStarted {
 		p.abandon()
-		supervisors.put(helper)
 		return nil, true, refusal(cmp.Or(cmd.Dir, w.dir), answer.text, syscall.Errno(answer.num))
 	}
 	return p, true, nil

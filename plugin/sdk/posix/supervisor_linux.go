@@ -2,10 +2,8 @@ package posix
 
 import (
 	"errors"
-	"io"
 	"os"
-	"os/signal"
-	"strconv"
+	"runtime/metrics"
 	"syscall"
 	"time"
 
@@ -23,58 +21,126 @@ const (
 	busyWait = time.Second
 	// busyRetry is between two tries of that.
 	busyRetry = 5 * time.Millisecond
+	// orphanWait is how long after a command's start its orphans may wait to be
+	// reaped: most commands have none, and are done by then.
+	orphanWait = 20 * time.Millisecond
+	// maxGarbage is how much memory a supervisor may use up, since it collects no
+	// garbage: then it ends when it is free.
+	maxGarbage = 4 << 20
 )
 
 // supervisor runs one command at a time and is the reaper of all that descends
-// from it. All its state belongs to the goroutine of supervise.
+// from it. It is one goroutine, which waits in one place, for the owner, its
+// children and pipes at once, and so needs few threads.
 type supervisor struct {
-	conn   *conn
-	tree   tree
-	childs chan os.Signal
-	drains drains
+	owner    *port
+	children *children
+	score    oomScore
+	tree     tree
+	drains   drains
+	poll     []unix.PollFd
 
-	direct  int  // the command's own process, 0 when there is none
-	none    bool // there was no child at all when last looked
-	stdout  int  // our descriptors of the pipes' read ends, -1 without
+	direct  int       // the command's own process, 0 when there is none
+	exit    int       // a descriptor that tells its end, -1 without
+	look    time.Time // when orphans are waited for, at the latest
+	none    bool      // there was no child at all when last looked
+	stdout  int       // our descriptors of the pipes' read ends, -1 without
 	stderr  int
 	busy    bool // from a command's start until the owner can give the next
 	release bool // the owner has taken all that it wants of the command
+	spent   bool // it has used up its memory and takes no further command
 
-	grace    *time.Timer // until the tree is killed
-	kill     time.Time   // when that is, while stopping
 	stopping bool
+	kill     time.Time // when the tree is killed, while stopping
 }
 
 // supervise is a supervisor process. It returns its exit status when the owner
 // has gone and nothing is left to do.
-func supervise(c *conn) int {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+func supervise(owner *port) int {
+	catchSignals()
+	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	s := &supervisor{
+		owner: owner, exit: -1, stdout: -1, stderr: -1, none: true,
+		tree: tree{root: os.Getpid(), kill: killProc}, score: newOOMScore(),
+	}
+	if err == nil {
+		s.children, err = newChildren(unix.WEXITED)
+	}
+	if err == nil {
+		err = makeThreads(supervisorThreads)
+	}
+	if err != nil {
 		return 2
 	}
-	s := &supervisor{
-		conn: c, childs: make(chan os.Signal, 1), stdout: -1, stderr: -1, none: true,
-		tree:   tree{root: os.Getpid(), kill: killProc},
-		drains: drains{ended: make(chan struct{})},
-		grace:  time.NewTimer(time.Hour),
-	}
-	s.grace.Stop()
-	signal.Notify(s.childs, unix.SIGCHLD)
-	messages := c.messages()
+	owner.send(message{kind: kindReady})
 	for {
-		select {
-		case m, ok := <-messages:
-			if !ok {
-				return s.orphaned()
-			}
-			s.handle(m)
-		case <-s.childs:
-			s.reap()
-		case <-s.grace.C:
+		s.wait()
+		s.reap()
+		if s.stopping && !time.Now().Before(s.kill) {
 			s.destroy()
-		case <-s.drains.ended:
-			s.drains.left--
 		}
 		s.settle()
+		for {
+			m, complete, err := owner.receive()
+			if err != nil {
+				return s.orphaned()
+			}
+			if !complete {
+				break
+			}
+			s.handle(m)
+			s.settle()
+		}
+		if s.spent {
+			return 0
+		}
+	}
+}
+
+// Places in the list of what is waited for; the drains' pipes follow.
+const (
+	pollOwner = iota
+	pollChildren
+	pollExit
+	pollDrains
+)
+
+// wait waits until there may be something to do, and drains pipes.
+func (s *supervisor) wait() {
+	now, until := time.Now(), time.Time{}
+	switch {
+	case s.none || s.children.watched:
+	case now.Before(s.look):
+		until = s.look
+	default:
+		s.children.start()
+	}
+	if s.stopping && (until.IsZero() || s.kill.Before(until)) {
+		until = s.kill
+	}
+	s.poll = append(s.poll[:0], pollIn(s.owner.fd), pollIn(s.children.fd), pollIn(s.exit))
+	s.poll = s.drains.poll(s.poll)
+	pollUntil(s.poll, until)
+	if s.poll[pollChildren].Revents != 0 {
+		s.children.changed()
+	}
+	s.drains.read(s.poll[pollDrains:])
+}
+
+// pollIn is a place to wait for input; a descriptor below 0 never has any.
+func pollIn(fd int) unix.PollFd { return unix.PollFd{Fd: int32(fd), Events: unix.POLLIN} } //nolint:gosec // a descriptor
+
+// pollUntil waits for any of a list, until a time unless that is zero. It may
+// return before, as when a signal has come.
+func pollUntil(list []unix.PollFd, until time.Time) {
+	timeout := -1
+	if !until.IsZero() { // rounded up: less would be waited for again and again
+		timeout = int((max(time.Until(until), 0) + time.Millisecond - 1) / time.Millisecond)
+	}
+	if _, err := unix.Poll(list, timeout); err != nil {
+		for i := range list {
+			list[i].Revents = 0
+		}
 	}
 }
 
@@ -82,6 +148,7 @@ func (s *supervisor) handle(m message) {
 	switch m.kind {
 	case kindStart:
 		s.start(m)
+		return
 	case kindSignal:
 		errno := unix.ESRCH
 		if s.direct != 0 {
@@ -90,17 +157,15 @@ func (s *supervisor) handle(m message) {
 				errno = errnoOf(err)
 			}
 		}
-		s.send(message{kind: kindSignaled, num: int64(errno)})
+		s.owner.send(message{kind: kindSignaled, num: int64(errno)})
 	case kindStop:
 		s.stop(time.Duration(m.num))
 	case kindRelease:
 		s.release = true
 		s.drain(m.num)
 	}
+	closeAll(m.fds)
 }
-
-// send tells the owner; that it has gone is learnt from reading.
-func (s *supervisor) send(m message) { _ = s.conn.send(m) }
 
 // start starts a command: its descriptors are stdin, if any, both outputs and
 // the read ends of these.
@@ -114,28 +179,44 @@ func (s *supervisor) start(m message) {
 	}
 	if len(fds) != 4 || len(m.args) == 0 {
 		closeAll(fds)
-		s.send(message{kind: kindRefused, num: int64(unix.EINVAL), text: "start"})
+		s.owner.send(message{kind: kindRefused, num: int64(unix.EINVAL), text: "start"})
+		s.free()
 		return
 	}
 	defer closeAll(fds[:2])
 	if err := unix.Chdir(m.text); err != nil {
 		closeAll(fds[2:])
-		s.send(message{kind: kindRefused, num: int64(errnoOf(err)), text: "chdir"})
+		s.owner.send(message{kind: kindRefused, num: int64(errnoOf(err)), text: "chdir"})
+		s.free()
 		return
 	}
-	pid, failed, err := startProgram(m.args, m.env, []uintptr{uintptr(stdin), uintptr(fds[0]), uintptr(fds[1])})
+	var pid int
+	var failed *notRun
+	var err error
+	s.score.raised(func() {
+		pid, failed, err = startProgram(m.args, m.env, []uintptr{uintptr(stdin), uintptr(fds[0]), uintptr(fds[1])})
+	})
 	if err != nil {
 		closeAll(fds[2:])
-		s.send(message{kind: kindRefused, num: int64(errnoOf(err)), text: "start"})
+		s.owner.send(message{kind: kindRefused, num: int64(errnoOf(err)), text: "start"})
+		s.free()
 		return
 	}
 	s.busy, s.release, s.stopping = true, false, false
 	s.stdout, s.stderr = fds[2], fds[3]
 	s.direct, s.none = pid, pid == 0
-	s.send(message{kind: kindStarted})
+	if pid != 0 {
+		s.look = time.Now()
+		if s.exit, err = unix.PidfdOpen(pid, 0); err != nil {
+			s.exit = -1 // not known here: its end is seen as any child's
+		} else {
+			s.look = s.look.Add(orphanWait)
+		}
+	}
+	s.owner.send(message{kind: kindStarted})
 	if failed != nil {
 		_, _ = unix.Write(fds[1], []byte(failed.reason+"\n"))
-		s.send(message{kind: kindExited, num: int64(failed.code)})
+		s.owner.send(message{kind: kindExited, num: int64(failed.code)})
 	}
 }
 
@@ -146,16 +227,13 @@ func startProgram(args, env []string, files []uintptr) (pid int, failed *notRun,
 		return 0, failed, nil
 	}
 	attr := &syscall.ProcAttr{Env: env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true}}
-	deadline := time.Now().Add(busyWait)
-	withOOMScore(func() {
-		for {
-			pid, err = syscall.ForkExec(file, args, attr)
-			if !errors.Is(err, unix.ETXTBSY) || time.Now().After(deadline) {
-				return
-			}
-			time.Sleep(busyRetry)
+	for deadline := time.Now().Add(busyWait); ; {
+		pid, err = syscall.ForkExec(file, args, attr)
+		if !errors.Is(err, unix.ETXTBSY) || time.Now().After(deadline) {
+			break
 		}
-	})
+		pollUntil(nil, time.Now().Add(busyRetry))
+	}
 	if err != nil {
 		failed, err = startFailure(file, "", err)
 		return 0, failed, err
@@ -165,7 +243,7 @@ func startProgram(args, env []string, files []uintptr) (pid int, failed *notRun,
 
 // reap waits for all that have ended, and tells of the command's own process.
 func (s *supervisor) reap() {
-	for {
+	for !s.none {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
 		switch {
@@ -177,8 +255,12 @@ func (s *supervisor) reap() {
 		case pid == 0:
 			return
 		case pid == s.direct:
-			s.direct = 0
-			s.send(message{kind: kindExited, num: int64(exitCode(status))})
+			s.direct, s.look = 0, time.Time{}
+			if s.exit >= 0 {
+				_ = unix.Close(s.exit)
+				s.exit = -1
+			}
+			s.owner.send(message{kind: kindExited, num: int64(exitCode(status))})
 		}
 	}
 }
@@ -201,30 +283,35 @@ func (s *supervisor) stop(grace time.Duration) {
 		}
 	}
 	s.kill = kill
-	s.grace.Reset(max(grace, 0))
 }
 
 func (s *supervisor) stopped(survivors string) {
-	s.grace.Stop()
 	s.stopping = false
-	s.send(message{kind: kindStopped, text: survivors})
+	s.owner.send(message{kind: kindStopped, text: survivors})
 }
+
+// unseen is the report of children that are there but in no listing.
+const unseen = "processes that /proc does not show to this user"
 
 // destroy kills until none is left, or for as long as it may.
 func (s *supervisor) destroy() {
-	var refused map[int]error
 	for deadline := time.Now().Add(killWait); ; {
-		refused = s.tree.destroy()
+		refused := s.tree.destroy()
 		if s.reap(); s.none {
 			break
 		}
 		if !time.Now().Before(deadline) {
-			s.stopped(s.tree.survivors(refused))
+			survivors := s.tree.survivors(refused)
+			if survivors == "" {
+				survivors = unseen
+			}
+			s.stopped(survivors)
 			return
 		}
-		select {
-		case <-s.childs:
-		case <-time.After(killRetry):
+		s.children.start()
+		list := []unix.PollFd{pollIn(s.children.fd)}
+		if pollUntil(list, time.Now().Add(killRetry)); list[0].Revents != 0 {
+			s.children.changed()
 		}
 		s.reap()
 	}
@@ -257,9 +344,25 @@ func (s *supervisor) settle() {
 	if s.busy && s.release && s.direct == 0 && !s.stopping {
 		if s.reap(); s.none {
 			s.busy = false
-			s.send(message{kind: kindFree})
+			s.free()
 		}
 	}
+}
+
+// free tells the owner that it can give the next command, unless too much memory
+// has been used: then this process ends instead.
+func (s *supervisor) free() {
+	s.spent = len(s.drains.pipes) == 0 && allocated() > maxGarbage
+	if !s.spent {
+		s.owner.send(message{kind: kindFree})
+	}
+}
+
+// allocated is how much memory was ever allocated.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // orphaned ends this process when its owner has: a command that still runs is
@@ -272,29 +375,8 @@ func (s *supervisor) orphaned() int {
 	} else if s.busy && !s.release {
 		s.drain(heldStdout | heldStderr)
 	}
-	for s.drains.left > 0 {
-		select {
-		case <-s.childs:
-			s.reap()
-		case <-s.drains.ended:
-			s.drains.left--
-		}
+	for s.owner.fd = -1; len(s.drains.pipes) > 0; s.reap() {
+		s.wait()
 	}
 	return 0
-}
-
-// drains are goroutines that read pipes to their end and drop what they read.
-type drains struct {
-	left  int
-	ended chan struct{}
-}
-
-func (d *drains) add(fd int) {
-	d.left++
-	pipe := os.NewFile(uintptr(fd), "pipe "+strconv.Itoa(fd)) // non-blocking, as its maker has made it
-	go func() {
-		_, _ = io.Copy(io.Discard, pipe)
-		_ = pipe.Close()
-		d.ended <- struct{}{}
-	}()
 }

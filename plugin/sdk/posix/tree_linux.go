@@ -1,23 +1,14 @@
 package posix
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
+	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// proc is one process as /proc/PID/stat tells it.
-type proc struct {
-	pid, ppid int
-	state     byte
-	name      string
-	started   string // in clock ticks: with the pid it names one process only
-}
 
 // tree is all that descends from a process. Whatever detached itself is still
 // there, since the process is its reaper.
@@ -31,78 +22,32 @@ type tree struct {
 
 // list finds the descendants, parents first.
 func (t tree) list() ([]proc, error) {
-	dir, err := os.Open("/proc")
+	pids, err := pids()
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	children := make(map[int][]proc)
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if p, err := readProc(pid); err == nil { // else it ended meanwhile
-				children[p.ppid] = append(children[p.ppid], p)
-			}
+	procs := make([]proc, 0, len(pids))
+	for _, pid := range pids {
+		if p, err := readProc(pid); err == nil { // else it ended meanwhile
+			procs = append(procs, p)
 		}
 	}
-	var all []proc
-	for _, p := range children[t.root] {
+	slices.SortFunc(procs, func(a, b proc) int { return a.ppid - b.ppid })
+	childrenOf := func(pid int) []proc {
+		first := sort.Search(len(procs), func(i int) bool { return procs[i].ppid >= pid })
+		after := sort.Search(len(procs), func(i int) bool { return procs[i].ppid > pid })
+		return procs[first:after]
+	}
+	all := make([]proc, 0, len(procs))
+	for _, p := range childrenOf(t.root) {
 		if !t.skip[p.pid] {
 			all = append(all, p)
 		}
 	}
 	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i].pid]...)
+		all = append(all, childrenOf(all[i].pid)...)
 	}
 	return all, nil
-}
-
-func readProc(pid int) (proc, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return proc{}, err
-	}
-	return parseStat(stat)
-}
-
-// parseStat reads "pid (name) state ppid …"; the name may hold anything.
-func parseStat(stat []byte) (proc, error) {
-	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-	if open < 1 || end < open {
-		return proc{}, fmt.Errorf("unexpected stat %q", stat)
-	}
-	const ppid, started = 1, 19 // counted from the state
-	fields := strings.Fields(string(stat[end+1:]))
-	if len(fields) <= started {
-		return proc{}, fmt.Errorf("unexpected stat %q", stat)
-	}
-	p := proc{name: string(stat[open+1 : end]), state: fields[0][0], started: fields[started]}
-	var err error
-	if p.pid, err = strconv.Atoi(string(bytes.TrimSpace(stat[:open]))); err != nil {
-		return proc{}, err
-	}
-	p.ppid, err = strconv.Atoi(fields[ppid])
-	return p, err
-}
-
-// killProc signals just the process that was found, not another one that has
-// got its pid since.
-func killProc(p proc, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if errors.Is(err, unix.ENOSYS) { // before Linux 5.3
-		return unix.Kill(p.pid, sig)
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if now, err := readProc(p.pid); err != nil || now.started != p.started {
-		return unix.ESRCH
-	}
-	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
 // terminate asks every process to end. A stopped one could not hear it.
