@@ -83,7 +83,7 @@ func folderBed(t testing.TB, ownProcess bool) Options {
 		p := host.Provider{Config: plain.with(change)}
 		config := host.Config{}
 		if ownProcess {
-			config.PluginDirs = []string{pluginDir(t)}
+			config.PluginDirs = []string{pluginDir(t, folderPlugin)}
 		} else {
 			p.InProcess = newFolderPlugin()
 		}
@@ -159,14 +159,14 @@ func kill(t testing.TB, h *host.Host) {
 }
 
 // pluginDir is a folder with this binary as a plugin.
-func pluginDir(t testing.TB) string {
+func pluginDir(t testing.TB, plugin string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	name := filepath.Join(dir, wire.BinaryPrefix+folderPlugin)
+	name := filepath.Join(dir, wire.BinaryPrefix+plugin)
 	if os.Link(self, name) == nil {
 		return dir
 	}

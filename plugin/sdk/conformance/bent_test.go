@@ -84,6 +84,9 @@ type bent struct {
 	symlink    func(ctx context.Context, target, path string) error
 	chmod      func(ctx context.Context, path string, mode fs.FileMode) error
 	fs         func(ctx context.Context) fs.FS
+	listRuns   func(ctx context.Context) iter.Seq2[workspace.RunInfo, error]
+	attachRun  func(ctx context.Context, id string, opts workspace.AttachOptions) (workspace.Process, error)
+	stopRun    func(ctx context.Context, id string) error
 }
 
 func (b *bent) Run(ctx context.Context, cmd workspace.Command) (*workspace.Result, error) {
@@ -217,6 +220,27 @@ func (b *bent) FS(ctx context.Context) fs.FS {
 		return b.fs(ctx)
 	}
 	return b.Workspace.FS(ctx)
+}
+
+func (b *bent) ListRuns(ctx context.Context) iter.Seq2[workspace.RunInfo, error] {
+	if b.listRuns != nil {
+		return b.listRuns(ctx)
+	}
+	return b.Workspace.ListRuns(ctx)
+}
+
+func (b *bent) AttachRun(ctx context.Context, id string, opts workspace.AttachOptions) (workspace.Process, error) {
+	if b.attachRun != nil {
+		return b.attachRun(ctx, id, opts)
+	}
+	return b.Workspace.AttachRun(ctx, id, opts)
+}
+
+func (b *bent) StopRun(ctx context.Context, id string) error {
+	if b.stopRun != nil {
+		return b.stopRun(ctx, id)
+	}
+	return b.Workspace.StopRun(ctx, id)
 }
 
 // bentProcess answers Wait in another way.

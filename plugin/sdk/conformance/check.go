@@ -62,6 +62,7 @@ func checks() []check {
 		backgroundChecks(), environmentChecks(), concurrencyChecks(),
 		pathChecks(), writeChecks(), fileErrorChecks(), infoChecks(), listChecks(), treeChecks(), realPathChecks(), streamChecks(),
 		togetherChecks(), optionalChecks(),
+		runChecks(),
 	)
 	slices.SortStableFunc(all, func(a, b check) int { return compareRules(ruleOf(a.name), ruleOf(b.name)) })
 	return all
@@ -72,9 +73,9 @@ func ruleOf(name string) string {
 	return rule
 }
 
-// compareRules puts L before C before F, and C2 before C10.
+// compareRules puts L before C before F before B, and C2 before C10.
 func compareRules(a, b string) int {
-	const order = "LCF"
+	const order = "LCFB"
 	na, _ := strconv.Atoi(a[1:])
 	nb, _ := strconv.Atoi(b[1:])
 	return cmp.Or(strings.IndexByte(order, a[0])-strings.IndexByte(order, b[0]), na-nb)

@@ -1,6 +1,7 @@
 // Package conformance is the workspace contract as a test suite for any
 // provider. It checks every rule about the life of workspaces (L), commands (C)
-// and files (F) that the provider's features allow, one subtest a promise,
+// and files (F) that the provider's features allow, and of the boundary (B) that
+// commands outlive the plugin where the provider says so, one subtest a promise,
 // named for its rule:
 //
 //	func TestContract(t *testing.T) {
@@ -56,14 +57,15 @@ type Options struct {
 	LargeFile int64
 
 	// OtherHost makes another host, or host process, over the same provider
-	// and the same data (contract L2 to L4, L6). It is closed with t, or
-	// earlier by the suite if it is an io.Closer.
+	// and the same data (contract L2 to L4, L6, B3). It is closed with t, or
+	// earlier by the suite if it is an io.Closer; one that can also be shut down
+	// at once, as host.Host can, spares the suite a wait.
 	OtherHost func(t testing.TB) workspace.Host
 	// Started reports whether a host has started the provider's plugin
 	// (contract L1). It is asked about a host of OtherHost.
 	Started func(h workspace.Host) bool
 	// Restart kills the plugin that serves Host and returns at once. The host
-	// starts it again on the next call (contract L2, L5, L6, L8).
+	// starts it again on the next call (contract L2, L5, L6, L8, B3).
 	Restart func(t testing.TB)
 	// Stop stops a workspace, or pauses or archives it, as its service would
 	// (contract L3).
@@ -87,7 +89,7 @@ type Options struct {
 	// Deviations are what the provider declares it does not keep. Rule is a
 	// rule, such as "L3", or one check, such as "L3_StoppedIsStarted". Its
 	// checks are run all the same, and reported with the reason. Rules of the
-	// boundary, such as "B3", are only reported.
+	// boundary, such as "B3", are reported also where nothing of them is checked.
 	Deviations []sdk.Deviation
 
 	// limits are set by the suite's own tests.
@@ -144,8 +146,10 @@ func Test(t *testing.T, opts Options) *Report {
 		report.add(e.perform(t, c))
 	}
 	for _, d := range e.opts.Deviations {
+		about := func(l Line) bool { return deviatesFrom(d, l.Check) }
 		switch {
-		case slices.ContainsFunc(report.Lines, func(l Line) bool { return deviatesFrom(d, l.Check) }):
+		case slices.ContainsFunc(report.Lines, func(l Line) bool { return about(l) && l.Status == Deviates }):
+		case slices.ContainsFunc(report.Lines, about) && !boundaryRule.MatchString(d.Rule):
 		case boundaryRule.MatchString(d.Rule): // the host's own tests are about those
 			report.add(Line{Check: d.Rule, Status: Deviates, Reason: d.Reason})
 		default:

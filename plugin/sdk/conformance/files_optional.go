@@ -297,6 +297,17 @@ func checkUnsupported(t testing.TB, e *env) {
 			_, err := ws.Run(ctx, workspace.Command{Args: []string{"true"}, Detached: true})
 			return err
 		}},
+		{workspace.FeatureAttachRun, "", func() error {
+			for _, err := range ws.ListRuns(ctx) {
+				return err
+			}
+			return nil
+		}},
+		{workspace.FeatureAttachRun, "", func() error {
+			_, err := ws.AttachRun(ctx, "run-1", workspace.AttachOptions{})
+			return err
+		}},
+		{workspace.FeatureAttachRun, "", func() error { return ws.StopRun(ctx, "run-1") }},
 		{workspace.FeatureFiles, "", func() error { _, err := ws.Stat(ctx, name); return err }},
 		{workspace.FeatureFiles, "", func() error { return ws.WriteFile(ctx, name, nil) }},
 		{workspace.FeatureRename, "", func() error { return ws.Rename(ctx, name, name+"2") }},

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == wire.BinaryPrefix+folderPlugin {
 		sdk.Serve(newFolderPlugin())
 	}
+	if filepath.Base(os.Args[0]) == wire.BinaryPrefix+durablePlugin {
+		serveDurable()
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := os.RemoveAll(probeDir()); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -34,9 +34,12 @@ type mutant struct {
 const (
 	ownProcess = "folders in a process of their own"
 	filesOnly  = "state"
+	durable    = "folders with guests"
 )
 
-func mutants() []mutant { return slices.Concat(lifeMutants(), commandMutants(), fileMutants()) }
+func mutants() []mutant {
+	return slices.Concat(lifeMutants(), commandMutants(), fileMutants(), runMutants())
+}
 
 // TestEveryCheckHasAMutant: a check that no fault fails proves nothing.
 func TestEveryCheckHasAMutant(t *testing.T) {
@@ -58,12 +61,13 @@ func TestEveryCheckHasAMutant(t *testing.T) {
 }
 
 // TestEveryRuleIsChecked compares with the contract's rules about life,
-// commands and files.
+// commands, files, and runs that outlive their plugin.
 func TestEveryRuleIsChecked(t *testing.T) {
 	want := []string{
 		"L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8",
 		"C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10",
 		"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10",
+		"B3",
 	}
 	if got := Rules(); !slices.Equal(got, want) {
 		t.Errorf("the suite checks %v, the contract has %v", got, want)
@@ -125,6 +129,9 @@ func (m mutant) bed(t testing.TB) (good, bad Options) {
 	switch m.on {
 	case filesOnly:
 		good = stateBed(t, "file:"+filepath.Join(t.TempDir(), "state.db"))
+	case durable:
+		good = durableBed(t)
+		good.ProbePath, good.Probe = good.Probe, ""
 	default:
 		good = folderBed(t, m.on == ownProcess)
 		good.ProbePath, good.Probe = good.Probe, ""

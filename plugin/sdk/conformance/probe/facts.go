@@ -127,7 +127,24 @@ func makeSocket(args []string) error {
 	return l.Close()
 }
 
-// barrierPoll is how often barrier looks.
+func await(args []string) error {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	for {
+		_, err := os.Lstat(args[0])
+		if err == nil {
+			return writePattern(os.Stdout, n)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		time.Sleep(barrierPoll)
+	}
+}
+
+// barrierPoll is how often barrier and await look.
 const barrierPoll = 5 * time.Millisecond
 
 func barrier(args []string) error {

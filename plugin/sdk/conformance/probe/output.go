@@ -56,6 +56,34 @@ func printPattern(args []string) error {
 	return errs[1]
 }
 
+// dripChunk is what drip writes at once.
+const dripChunk = 64
+
+func drip(args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("want three arguments, got %d", len(args))
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	pause, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	b := make([]byte, dripChunk)
+	for i := range n {
+		pattern.Fill(b, int64(i)*dripChunk)
+		for _, out := range []*os.File{os.Stdout, os.Stderr} {
+			if _, err := out.Write(b); err != nil {
+				return err
+			}
+		}
+		time.Sleep(pause)
+	}
+	return exit(args[2:])
+}
+
 func dump(args []string) error {
 	if err := printPattern(args); err != nil {
 		return err
