@@ -1,0 +1,1 @@
+# ready-made: oven/bun:1-slim

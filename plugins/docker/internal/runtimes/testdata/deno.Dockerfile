@@ -1,0 +1,1 @@
+# ready-made: denoland/deno:debian

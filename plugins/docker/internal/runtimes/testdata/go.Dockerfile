@@ -1,0 +1,1 @@
+# ready-made: golang:1.26

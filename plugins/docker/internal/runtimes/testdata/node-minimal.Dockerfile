@@ -1,0 +1,1 @@
+# ready-made: node:20-slim

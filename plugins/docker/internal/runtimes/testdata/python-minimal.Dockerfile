@@ -1,0 +1,1 @@
+# ready-made: python:3.12-slim

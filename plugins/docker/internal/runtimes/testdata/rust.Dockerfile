@@ -1,0 +1,1 @@
+# ready-made: rust:1-slim
