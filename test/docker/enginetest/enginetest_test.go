@@ -88,7 +88,7 @@ func TestUniqueRemovesWhatCarriesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		tag = name + "/image:latest"
-		commit, err := engine.ContainerCommit(ctx, byName, container.CommitOptions{Reference: tag})
+		commit, err := engine.ContainerCommit(ctx, byName, container.CommitOptions{Reference: tag, Config: config})
 		if err != nil {
 			t.Fatal(err)
 		}
