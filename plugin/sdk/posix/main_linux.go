@@ -46,21 +46,11 @@ func Main() {
 	os.Exit(status)
 }
 
-// Threads of a helper. All are made at the start, while they can be: a Go process
-// that needs one more under an exhausted limit of processes dies. With a single
-// processor (GOMAXPROCS=1) there is never more at once than this: the runtime's
-// monitor, the loop in a system call, the wait for a child, one that runs Go code,
-// as a collection of garbage does, and where such a one has set a timer, the wait
-// for that. Supervisors collect none.
-const (
-	supervisorThreads = 4
-	keeperThreads     = 5
-)
-
-// makeThreads makes this process have n threads, which it keeps. It does without
-// locking goroutines to threads: that would cost one more.
+// makeThreads makes this process have n threads that run Go code, beside those of
+// the runtime, and it keeps them. It does without locking goroutines to threads:
+// that would cost one more.
 func makeThreads(n int) error {
-	have, err := threads()
+	have, err := goThreads()
 	if err != nil || have >= n {
 		return err
 	}
@@ -69,7 +59,7 @@ func makeThreads(n int) error {
 		return err
 	}
 	var blocked sync.WaitGroup
-	for range n - 2 { // the monitor and this one are there
+	for range n - 1 { // beside this one
 		blocked.Go(func() {
 			var end [1]byte
 			for {
@@ -81,16 +71,17 @@ func makeThreads(n int) error {
 	}
 	for err == nil && have < n {
 		runtime.Gosched() // to one that then waits, until the monitor gives its processor back
-		have, err = threads()
+		have, err = goThreads()
 	}
 	err = errors.Join(err, unix.Close(fds[writeEnd]))
 	blocked.Wait()
 	return errors.Join(err, unix.Close(fds[readEnd]))
 }
 
-// threads is how many this process has.
-func threads() (int, error) {
+// goThreads is how many this process has.
+func goThreads() (int, error) {
 	var task unix.Stat_t
 	err := unix.Stat("/proc/self/task", &task)
-	return int(task.Nlink) - 2, err //nolint:unconvert // not the same type everywhere; "." and ".." count too
+	const dots = 2                                      // the entries "." and ".."
+	return int(task.Nlink) - dots - runtimeThreads, err //nolint:unconvert // not the same type everywhere
 }

@@ -6,3 +6,7 @@ package posix
 // commands. On Linux this binary is started again to supervise commands, and
 // Main is where it learns so; on this system it does nothing.
 func Main() {}
+
+// Reserve does nothing on this system: it is for Linux, where a limit of processes
+// counts threads.
+func Reserve() {}

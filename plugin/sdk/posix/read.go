@@ -101,7 +101,12 @@ func regular(info fs.FileInfo) error {
 func (r *reader) Info() workspace.FileInfo { return r.info }
 
 func (r *reader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
+	leave, err := enterCall(r.ctx)
+	if err == nil {
+		defer leave()
+		err = r.ctx.Err()
+	}
+	if err != nil {
 		return 0, &fs.PathError{Op: "read", Path: r.path, Err: err}
 	}
 	n, err := r.Reader.Read(p)

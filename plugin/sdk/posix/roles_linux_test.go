@@ -33,6 +33,8 @@ const (
 	roleReruns        = "reruns"         // when its stdin ends, runs 50 commands, each with new helpers
 	roleStop          = "stop"           // runs the script on its stdin, and stops it when it has written something
 	roleBecomeRoot    = "become-root"    // takes the rights of its file's owner, and sleeps
+	roleExhausted     = "exhausted"      // runs commands under a limit of processes, beside a bomb
+	roleBomb          = "bomb"           // makes as many processes as it can, for ever
 	roleHeadless      = "headless"       // ignores TERM, ends its first thread and lives on in another
 )
 
@@ -58,6 +60,12 @@ func play(role, dir string) error {
 		}
 		fmt.Println(os.Getpid())
 		time.Sleep(time.Hour)
+	}
+	if role == roleBomb {
+		explode()
+	}
+	if role == roleExhausted {
+		return exhausted(dir)
 	}
 	if role == roleAttributes {
 		return changeAttributes()

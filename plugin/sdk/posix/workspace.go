@@ -194,10 +194,15 @@ func (w *Workspace) do(ctx context.Context, op, path string, f func(abs string) 
 	if err := ctx.Err(); err != nil {
 		return &fs.PathError{Op: op, Path: path, Err: err}
 	}
+	leave, err := enterCall(ctx)
+	if err != nil {
+		return &fs.PathError{Op: op, Path: path, Err: err}
+	}
+	defer leave()
 	if err := w.available(); err != nil {
 		return err
 	}
-	err := f(w.path(path))
+	err = f(w.path(path))
 	if err == nil {
 		return nil
 	}

@@ -22,8 +22,9 @@ const permBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 // closed (contract F2).
 type writer struct {
 	w      *Workspace
-	path   string // as given
-	target string // links followed
+	ctx    context.Context // ends the writing; see [workspace.Filesystem]
+	path   string          // as given
+	target string          // links followed
 	opts   workspace.WriteOptions
 	stop   func() bool // no longer aborts when the context ends
 
@@ -47,7 +48,7 @@ func (w *Workspace) Create(ctx context.Context, path string, opts workspace.Writ
 		if err != nil {
 			return err
 		}
-		wr := &writer{w: w, path: path, target: target, opts: opts, old: old}
+		wr := &writer{w: w, ctx: ctx, path: path, target: target, opts: opts, old: old}
 		if old != nil {
 			if err := writable(target); err != nil {
 				return err
@@ -132,6 +133,11 @@ func (wr *writer) Write(p []byte) (int, error) {
 	if wr.done {
 		return 0, wr.pathError("write", wr.closedErr())
 	}
+	leave, err := enterCall(wr.ctx)
+	if err != nil {
+		return 0, wr.pathError("write", err)
+	}
+	defer leave()
 	n, err := wr.staged.file.Write(p)
 	if err != nil {
 		err = wr.pathError("write", err)
@@ -163,8 +169,13 @@ func (wr *writer) Close() error {
 		return nil
 	}
 	wr.done = true
-	err := wr.w.available()
-	if err == nil {
+	leave, err := enterCall(wr.ctx)
+	if err != nil {
+		wr.staged.discard()
+		return wr.pathError("close", err)
+	}
+	defer leave()
+	if err = wr.w.available(); err == nil {
 		if err = wr.publish(); err != nil {
 			err = wr.pathError("close", err)
 		}
