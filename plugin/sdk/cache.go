@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/berth-dev/berth/plugin/sdk/internal/relay"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -28,6 +29,7 @@ type cache struct {
 type entry struct {
 	id          string // as in refs
 	ws          Workspace
+	target      relay.Target // ws, if calls on it are relayed
 	incarnation string
 	workingDir  string
 	features    workspace.Features
@@ -63,13 +65,9 @@ func (c *cache) acquire(ctx context.Context, key *berthv1.WorkspaceKey) (*entry,
 	if _, err := workspace.DecodeID(id); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	if e := c.entries[id]; e != nil && (want == "" || want == e.incarnation) {
-		e.uses++
-		c.mu.Unlock()
+	if e := c.acquireCached(key); e != nil {
 		return e, nil
 	}
-	c.mu.Unlock()
 	e, err := c.attach(ctx, id, nil)
 	if err != nil {
 		return nil, err
@@ -79,6 +77,19 @@ func (c *cache) acquire(ctx context.Context, key *berthv1.WorkspaceKey) (*entry,
 		return nil, replaced(id)
 	}
 	return e, nil
+}
+
+// acquireCached is acquire for a workspace that is attached already, else nil.
+func (c *cache) acquireCached(key *berthv1.WorkspaceKey) *entry {
+	want := string(key.GetIncarnation())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key.GetId()]
+	if e == nil || want != "" && want != e.incarnation {
+		return nil
+	}
+	e.uses++
+	return e
 }
 
 func replaced(id string) error {
@@ -180,7 +191,8 @@ func (c *cache) open(ws Workspace) (e *entry, err error) {
 		if !isCanonical(dir) {
 			return fmt.Errorf("workspace %s: its working directory %q is not absolute and canonical", id, dir)
 		}
-		e = &entry{id: id, ws: ws, incarnation: ws.Incarnation(), workingDir: dir, features: workspaceFeatures(ws)}
+		target, _ := ws.(relay.Target)
+		e = &entry{id: id, ws: ws, target: target, incarnation: ws.Incarnation(), workingDir: dir, features: workspaceFeatures(ws)}
 		return nil
 	})
 	return e, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/berth-dev/berth/plugin/sdk/internal/relay"
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -120,8 +121,13 @@ func workspaceFeatures(ws Workspace) workspace.Features {
 	return features
 }
 
+// methodFeatures are those that ws has by its methods. One whose calls are relayed
+// announces all of its own.
 func methodFeatures(ws Workspace) workspace.Features {
 	features := workspace.Features{}
+	if _, relayed := ws.(relay.Target); relayed {
+		return features
+	}
 	add := func(f workspace.Feature, has bool) {
 		if has {
 			features[f] = true
@@ -149,8 +155,12 @@ func announced(ws Workspace, features workspace.Features) {
 	if !ok {
 		return
 	}
+	_, relayed := ws.(relay.Target)
 	for _, f := range announcer.Announce() {
-		if f != workspace.FeatureAttachRun {
+		switch {
+		case relayed:
+			features[f] = relayable.Has(f)
+		case f != workspace.FeatureAttachRun:
 			features[f] = true
 		}
 	}

@@ -32,10 +32,21 @@ const (
 type fileCall struct {
 	op    string
 	path  string // as the caller gave it
-	abs   string
+	abs   string // as the workspace is to have it
 	entry *entry
-	files Filesystem
+	files fileOps
 }
+
+// fileOps is a workspace's files but for their content, which streams.
+type fileOps interface {
+	Stat(ctx context.Context, path string) (workspace.FileInfo, error)
+	Lstat(ctx context.Context, path string) (workspace.FileInfo, error)
+	MkdirAll(ctx context.Context, path string) error
+	Remove(ctx context.Context, path string) error
+}
+
+// content is for workspaces without a guest: its streams are handed on as they are.
+func (c fileCall) content() Filesystem { return c.files.(Filesystem) }
 
 // withFile attaches, resolves path and calls do; what that returns becomes an
 // error on the caller's path.
@@ -45,13 +56,26 @@ func (s *server) withFile(ctx context.Context, op string, key *berthv1.Workspace
 		return err
 	}
 	return s.withWorkspace(ctx, key, func(e *entry) error {
-		files, ok := e.ws.(Filesystem)
-		if !ok {
+		call.entry, call.files, call.abs = e, s.files(e), e.path(call.path)
+		if call.files == nil {
 			return pathError(op, call.path, errors.ErrUnsupported)
 		}
-		call.entry, call.files, call.abs = e, files, absolute(e.workingDir, call.path)
 		return pathError(op, call.path, do(call))
 	})
+}
+
+// files are those of a workspace, or nil.
+func (s *server) files(e *entry) fileOps {
+	if e.target != nil {
+		if e.features.Has(workspace.FeatureFiles) {
+			return guestFiles{s, e}
+		}
+		return nil
+	}
+	if files, ok := e.ws.(Filesystem); ok {
+		return files
+	}
+	return nil
 }
 
 // withWorkspace attaches for the time of do. A workspace that turns out to be
@@ -99,8 +123,10 @@ func (s *server) MkdirAll(ctx context.Context, req *berthv1.MkdirAllRequest) (*b
 // Remove takes a file, a link itself, or a tree.
 func (s *server) Remove(ctx context.Context, req *berthv1.RemoveRequest) (*berthv1.RemoveResponse, error) {
 	return &berthv1.RemoveResponse{}, s.withFile(ctx, opRemove, req.GetWorkspace(), req.GetPath(), func(c fileCall) error {
-		if err := c.entry.checkRemovable(ctx, c.files, c.abs); err != nil {
-			return err
+		if c.entry.target == nil { // a guest sees to it itself
+			if err := c.entry.checkRemovable(ctx, c.files, c.abs); err != nil {
+				return err
+			}
 		}
 		return c.files.Remove(ctx, c.abs)
 	})
@@ -110,7 +136,7 @@ func (s *server) Remove(ctx context.Context, req *berthv1.RemoveRequest) (*berth
 func (s *server) RealPath(ctx context.Context, req *berthv1.RealPathRequest) (*berthv1.RealPathResponse, error) {
 	answer := &berthv1.RealPathResponse{}
 	return answer, s.withFile(ctx, opRealPath, req.GetWorkspace(), req.GetPath(), func(c fileCall) error {
-		path, err := c.entry.resolve(ctx, c.files, c.abs)
+		path, err := resolve(ctx, c.files, c.abs)
 		answer.Path = []byte(path)
 		return err
 	})
@@ -161,11 +187,11 @@ func (s *server) Rename(ctx context.Context, req *berthv1.RenameRequest) (*berth
 		}
 	}
 	return &berthv1.RenameResponse{}, s.withWorkspace(ctx, req.GetWorkspace(), func(e *entry) error {
-		renamer, ok := e.ws.(Renamer)
-		if !ok || !e.features.Has(workspace.FeatureFiles) {
+		renamer, ok := s.files(e).(Renamer)
+		if !ok {
 			return linkError(opRename, from, to, errors.ErrUnsupported)
 		}
-		return linkError(opRename, from, to, renamer.Rename(ctx, absolute(e.workingDir, from), absolute(e.workingDir, to)))
+		return linkError(opRename, from, to, renamer.Rename(ctx, e.path(from), e.path(to)))
 	})
 }
 
@@ -179,11 +205,11 @@ func (s *server) Symlink(ctx context.Context, req *berthv1.SymlinkRequest) (*ber
 		return nil, workspace.ValidatePath(opSymlink, target)
 	}
 	return &berthv1.SymlinkResponse{}, s.withWorkspace(ctx, req.GetWorkspace(), func(e *entry) error {
-		linker, ok := e.ws.(Linker)
-		if !ok || !e.features.Has(workspace.FeatureFiles) {
+		linker, ok := s.files(e).(Linker)
+		if !ok {
 			return linkError(opSymlink, target, path, errors.ErrUnsupported)
 		}
-		return linkError(opSymlink, target, path, linker.Symlink(ctx, target, absolute(e.workingDir, path)))
+		return linkError(opSymlink, target, path, linker.Symlink(ctx, target, e.path(path)))
 	})
 }
 

@@ -27,7 +27,10 @@ func (s *server) ReadFile(req *berthv1.ReadFileRequest, stream grpc.ServerStream
 		if req.GetOffset() < 0 || req.GetLength() < 0 {
 			return fmt.Errorf("offset %d, length %d: negative: %w", req.GetOffset(), req.GetLength(), workspace.ErrInvalid)
 		}
-		reader, err := c.files.Open(ctx, c.abs, workspace.ReadOptions{Offset: req.GetOffset(), Length: req.GetLength()})
+		if c.entry.target != nil {
+			return s.relayRead(c, req, stream)
+		}
+		reader, err := c.content().Open(ctx, c.abs, workspace.ReadOptions{Offset: req.GetOffset(), Length: req.GetLength()})
 		if err != nil {
 			return err
 		}
@@ -91,8 +94,10 @@ func readFull(r io.Reader, chunk []byte) (n int, err error) {
 	return n, err
 }
 
+type uploadStream = grpc.ClientStreamingServer[berthv1.WriteFileRequest, berthv1.WriteFileResponse]
+
 // WriteFile takes a file in chunks. Anything but `end` leaves it as it was.
-func (s *server) WriteFile(stream grpc.ClientStreamingServer[berthv1.WriteFileRequest, berthv1.WriteFileResponse]) error {
+func (s *server) WriteFile(stream uploadStream) error {
 	ctx := stream.Context()
 	first, err := stream.Recv()
 	if err != nil {
@@ -107,7 +112,10 @@ func (s *server) WriteFile(stream grpc.ClientStreamingServer[berthv1.WriteFileRe
 		if err != nil {
 			return err
 		}
-		writer, err := c.files.Create(ctx, c.abs, opts)
+		if c.entry.target != nil {
+			return s.relayWrite(c, start, stream)
+		}
+		writer, err := c.content().Create(ctx, c.abs, opts)
 		if err != nil {
 			return err
 		}
@@ -157,33 +165,45 @@ func writeOptions(start *berthv1.WriteFileStart, features workspace.Features) (w
 	return opts, nil
 }
 
-// receiveFile writes what comes up to `end`, whose count must be right.
-func receiveFile(stream grpc.ClientStreamingServer[berthv1.WriteFileRequest, berthv1.WriteFileResponse], w io.Writer) (written int64, err error) {
+// receiveFile writes what comes up to `end`.
+func receiveFile(stream uploadStream, w io.Writer) (written int64, err error) {
+	for {
+		data, end, err := nextPart(stream, written)
+		if err != nil || end {
+			return written, err
+		}
+		n, err := w.Write(data)
+		if err == nil && n != len(data) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return written, err
+		}
+		written += int64(n)
+	}
+}
+
+// nextPart receives the next data of an upload of which so many bytes have come,
+// or its end, whose count must be right.
+func nextPart(stream uploadStream, received int64) (data []byte, end bool, err error) {
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return written, fmt.Errorf("the upload broke off after %d bytes: %w", written, io.ErrUnexpectedEOF)
+			return nil, false, fmt.Errorf("the upload broke off after %d bytes: %w", received, io.ErrUnexpectedEOF)
 		}
 		if err != nil {
-			return written, fmt.Errorf("receiving the upload after %d bytes: %w", written, err)
+			return nil, false, fmt.Errorf("receiving the upload after %d bytes: %w", received, err)
 		}
 		switch m := message.GetMessage().(type) {
 		case *berthv1.WriteFileRequest_Data:
-			n, err := w.Write(m.Data)
-			if err == nil && n != len(m.Data) {
-				err = io.ErrShortWrite
-			}
-			if err != nil {
-				return written, err
-			}
-			written += int64(n)
+			return m.Data, false, nil
 		case *berthv1.WriteFileRequest_End:
-			if m.End != written {
-				return written, fmt.Errorf("the upload has %d bytes, %d were announced at its end: %w", written, m.End, workspace.ErrInvalid)
+			if m.End != received {
+				return nil, false, fmt.Errorf("the upload has %d bytes, %d were announced at its end: %w", received, m.End, workspace.ErrInvalid)
 			}
-			return written, nil
+			return nil, true, nil
 		case *berthv1.WriteFileRequest_Start:
-			return written, fmt.Errorf("a second start: %w", workspace.ErrInvalid)
+			return nil, false, fmt.Errorf("a second start: %w", workspace.ErrInvalid)
 		}
 	}
 }
@@ -192,7 +212,10 @@ func receiveFile(stream grpc.ClientStreamingServer[berthv1.WriteFileRequest, ber
 func (s *server) ReadDir(req *berthv1.ReadDirRequest, stream grpc.ServerStreamingServer[berthv1.ReadDirResponse]) error {
 	ctx := stream.Context()
 	return s.withFile(ctx, opReadDir, req.GetWorkspace(), req.GetPath(), func(c fileCall) error {
-		infos, err := c.files.ReadDir(ctx, c.abs)
+		if c.entry.target != nil {
+			return s.relayList(c, stream)
+		}
+		infos, err := c.content().ReadDir(ctx, c.abs)
 		if err != nil {
 			return err
 		}

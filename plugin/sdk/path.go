@@ -24,6 +24,15 @@ func absolute(workingDir, path string) string {
 	return workingDir + "/" + path
 }
 
+// path is a caller's path for the workspace: absolute, unless a guest has the
+// working directory itself.
+func (e *entry) path(path string) string {
+	if e.target != nil {
+		return path
+	}
+	return absolute(e.workingDir, path)
+}
+
 // isCanonical reports whether a working directory is written as RealPath would.
 func isCanonical(dir string) bool {
 	if dir == "/" {
@@ -89,7 +98,7 @@ const maxLinks = 40
 
 // realPath resolves an absolute path as realpath -m does, for workspaces that do
 // not do it themselves.
-func realPath(ctx context.Context, files Filesystem, path string) (string, error) {
+func realPath(ctx context.Context, files fileOps, path string) (string, error) {
 	pending := strings.Split(path, "/")
 	done := "" // resolved so far; empty is the root
 	links := 0
@@ -133,7 +142,7 @@ func realPath(ctx context.Context, files Filesystem, path string) (string, error
 	return done, nil
 }
 
-func readlink(ctx context.Context, files Filesystem, path string) (string, error) {
+func readlink(ctx context.Context, files fileOps, path string) (string, error) {
 	linker, ok := files.(Linker)
 	if !ok {
 		return "", fmt.Errorf("link %q without a target", path)
@@ -149,8 +158,8 @@ func isMissing(err error) bool {
 }
 
 // resolve is the workspace's own RealPath, or ours.
-func (e *entry) resolve(ctx context.Context, files Filesystem, abs string) (string, error) {
-	if own, ok := e.ws.(RealPather); ok {
+func resolve(ctx context.Context, files fileOps, abs string) (string, error) {
+	if own, ok := files.(RealPather); ok {
 		return own.RealPath(ctx, abs)
 	}
 	return realPath(ctx, files, abs)
@@ -158,16 +167,16 @@ func (e *entry) resolve(ctx context.Context, files Filesystem, abs string) (stri
 
 // checkRemovable refuses the working directory and what it lies in (contract
 // F6), by whatever path it is reached.
-func (e *entry) checkRemovable(ctx context.Context, files Filesystem, abs string) error {
+func (e *entry) checkRemovable(ctx context.Context, files fileOps, abs string) error {
 	parent, last := abs[:strings.LastIndexByte(abs, '/')+1], abs[strings.LastIndexByte(abs, '/')+1:]
 	var target string
 	var err error
 	switch last {
 	case "", ".", "..":
 		// What the path leads to is removed, not a link at its end.
-		target, err = e.resolve(ctx, files, abs)
+		target, err = resolve(ctx, files, abs)
 	default:
-		if target, err = e.resolve(ctx, files, parent); err == nil {
+		if target, err = resolve(ctx, files, parent); err == nil {
 			target = absolute(target, last)
 		}
 	}

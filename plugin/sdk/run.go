@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,12 +53,9 @@ type run struct {
 	start  *berthv1.RunStart
 	id     string
 
+	stopper
 	ctx     context.Context // of the call, ended by a stop as well
-	cancel  context.CancelFunc
-	stopOne sync.Once
-	stopCh  chan struct{} // closed when cause is set
-	cause   stopCause
-	stopped chan struct{} // closed when nothing of the command is left, or given up
+	stopped chan struct{}   // closed when nothing of the command is left, or given up
 
 	window  *window
 	out     *outbox
@@ -69,32 +65,6 @@ type run struct {
 	delivering chan struct{}
 	output     atomic.Int64 // bytes read, for the limit
 	timer      *time.Timer  // nil without a timeout
-}
-
-// stopCause says why a command is stopped before its end, and how.
-type stopCause struct {
-	err   func(survivors string) error
-	grace time.Duration
-	// gone: the outcome does not wait for the command, since its workspace is not
-	// there.
-	gone bool
-}
-
-// stopCanceled is the caller's cancellation.
-var stopCanceled = stopCause{err: stoppedBy(context.Canceled), grace: workspace.StopGrace}
-
-// stopGone is the end of the workspace.
-func stopGone(err error) stopCause {
-	return stopCause{err: func(string) error { return err }, gone: true}
-}
-
-func stoppedBy(err error) func(string) error {
-	return func(survivors string) error {
-		if survivors != "" {
-			return fmt.Errorf("command stopped: %w; not stopped: %s", err, survivors)
-		}
-		return fmt.Errorf("command stopped: %w", err)
-	}
 }
 
 // Run runs a command.
@@ -111,25 +81,36 @@ func (s *server) Run(stream runStream) error {
 		return fmt.Errorf("run: the first message is not start: %w", workspace.ErrInvalid)
 	}
 	r := &run{
-		server: s, stream: stream, start: start, id: start.GetRunId(),
-		stopCh: make(chan struct{}), stopped: make(chan struct{}),
+		server: s, start: start, id: start.GetRunId(),
+		stopper: stopper{stopCh: make(chan struct{})}, stopped: make(chan struct{}),
 		window: newWindow(), out: newOutbox(), stdin: newInbox(), signals: make(chan *berthv1.RunSignal, maxSignals), delivering: make(chan struct{}, 1),
 	}
+	cmd, err := r.command()
+	if err != nil {
+		return r.refuse(stream, err)
+	}
+	e, stream, err := s.acquireForRun(stream, start.GetWorkspace())
+	switch {
+	case err != nil:
+		return r.refuse(stream, err)
+	case e.target != nil:
+		defer s.cache.release(e)
+		return s.relayRun(e, stream, start)
+	}
+	r.stream = stream
 	r.ctx, r.cancel = context.WithCancel(stream.Context())
 	// A stream that breaks stops the run: it could not be attached again.
 	defer context.AfterFunc(stream.Context(), func() { r.stop(stopCanceled) })()
 	s.goSafely("run", r.receive)
-	s.goSafely("run", r.supervise)
+	s.goSafely("run", func() { r.supervise(e, cmd) })
 	return r.send()
 }
 
-// stop stops the run for the first cause given.
-func (r *run) stop(cause stopCause) {
-	r.stopOne.Do(func() {
-		r.cause = cause
-		close(r.stopCh)
-		r.cancel()
-	})
+// refuse answers a run that was not started.
+func (r *run) refuse(stream runStream, err error) error {
+	r.fail(err)
+	m, _ := r.out.next()
+	return stream.Send(m)
 }
 
 // send empties the outbox into the stream, up to the outcome.
@@ -172,10 +153,6 @@ func (r *run) receive() {
 			r.stop(stopInvalid(err))
 		}
 	}
-}
-
-func stopInvalid(err error) stopCause {
-	return stopCause{err: stoppedBy(err), grace: workspace.StopGrace}
 }
 
 // handle takes one message. Those that it does not know mean nothing to it.
@@ -223,10 +200,11 @@ func (r *run) answer(sig *berthv1.RunSignal, err error) {
 }
 
 // supervise brings the run to its outcome, whatever the provider does.
-func (r *run) supervise() {
+func (r *run) supervise(e *entry, cmd Command) {
 	defer close(r.stopped)
 	defer r.cancel()
-	if err := r.server.safely("Run", func() error { r.execute(); return nil }); err != nil {
+	defer r.server.cache.release(e)
+	if err := r.server.safely("Run", func() error { r.execute(e, cmd); return nil }); err != nil {
 		r.fail(err)
 	}
 }
@@ -252,19 +230,8 @@ func (r *run) finish(outcome *berthv1.RunOutcome) {
 	r.out.end(outcome)
 }
 
-// execute attaches, starts the command and sees it through.
-func (r *run) execute() {
-	cmd, err := r.command()
-	if err != nil {
-		r.fail(err)
-		return
-	}
-	e, err := r.server.cache.acquire(r.ctx, r.start.GetWorkspace())
-	if err != nil {
-		r.fail(r.orCause(err))
-		return
-	}
-	defer r.server.cache.release(e)
+// execute starts the command and sees it through.
+func (r *run) execute(e *entry, cmd Command) {
 	commander, ok := e.ws.(Commander)
 	switch {
 	case !ok:
@@ -272,6 +239,9 @@ func (r *run) execute() {
 		return
 	case r.start.Script != nil && !e.features.Has(workspace.FeatureShell):
 		r.fail(unsupported("run: this workspace has no shell for a script"))
+		return
+	case r.start.GetDetached():
+		r.fail(unsupported("run: detached"))
 		return
 	}
 	cmd.Dir = e.workingDir
@@ -297,16 +267,6 @@ func (r *run) execute() {
 		return
 	}
 	r.oversee(e, process)
-}
-
-// orCause is the reason for which a call was cancelled, or its own error.
-func (r *run) orCause(err error) error {
-	select {
-	case <-r.stopCh:
-		return r.cause.err("")
-	default:
-		return err
-	}
 }
 
 func (r *run) timedOut() stopCause {
@@ -342,9 +302,6 @@ func (r *run) command() (Command, error) {
 	}
 	if start.GetFullTimeoutNs() < 0 || start.GetOutputLimit() < 0 {
 		return Command{}, fmt.Errorf("run: a negative timeout or output limit: %w", workspace.ErrInvalid)
-	}
-	if start.GetDetached() {
-		return Command{}, unsupported("run: detached")
 	}
 	state, err := r.server.configured()
 	if err != nil {

@@ -29,6 +29,9 @@ type runCall struct {
 	outcome    *berthv1.RunOutcome
 	// take says whether output is taken as it comes.
 	take bool
+	// attached says that the run was attached, and held what the first answer was.
+	attached bool
+	held     *berthv1.RunAttached
 }
 
 func startRun(t testing.TB, ctx context.Context, client berthv1.ProviderClient, start *berthv1.RunStart) *runCall {
@@ -67,7 +70,15 @@ func (c *runCall) recv() error {
 	if c.outcome != nil {
 		c.t.Errorf("%v came after the outcome", m)
 	}
+	if c.attached && c.held == nil && m.GetAttached() == nil {
+		c.t.Errorf("%v came before attached", m)
+	}
 	switch m := m.GetMessage().(type) {
+	case *berthv1.RunResponse_Attached:
+		if !c.attached || c.held != nil {
+			c.t.Errorf("unexpected message %v", m)
+		}
+		c.held = m.Attached
 	case *berthv1.RunResponse_Started:
 		if c.started {
 			c.t.Error("started twice")

@@ -80,7 +80,7 @@ func (r *run) oversee(e *entry, process Process) {
 			r.stopProcess(process, 0)
 		}
 	}()
-	defer r.server.watchRun(e, r)()
+	defer r.server.watchRun(e, &r.stopper)()
 
 	over := make(chan struct{}) // the command is done for: nobody waits for its helpers
 	defer close(over)

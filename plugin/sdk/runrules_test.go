@@ -89,6 +89,9 @@ func TestAttachRunAndListRunsAreUnsupported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := attach.Send(attachMessage("run-1", 0, 0)); err != nil {
+		t.Fatal(err)
+	}
 	_, err = attach.Recv()
 	mustBe(t, fromCall(err), errors.ErrUnsupported)
 	list, err := client.ListRuns(t.Context(), &berthv1.ListRunsRequest{Workspace: key("ws")})
@@ -154,4 +157,10 @@ func TestOutboxPutsCrumbsOfBothOutputsTogether(t *testing.T) {
 			t.Errorf("%s is not what was written", outputNames[which])
 		}
 	}
+}
+
+func attachMessage(runID string, stdoutOffset, stderrOffset int64) *berthv1.RunRequest {
+	return &berthv1.RunRequest{Message: &berthv1.RunRequest_Attach{Attach: &berthv1.RunAttach{
+		Workspace: key("ws"), RunId: runID, StdoutOffset: stdoutOffset, StderrOffset: stderrOffset,
+	}}}
 }

@@ -24,12 +24,50 @@ type registry struct {
 
 type runSet struct {
 	active     map[string]*run
+	relayed    map[*relayedRun]struct{}
 	used       map[string]struct{}
 	order      []string // of used, oldest first
 	destroying int
 }
 
 func newRegistry() *registry { return &registry{sets: map[string]*runSet{}} }
+
+// set is that of a workspace. It must be called with the lock held.
+func (g *registry) set(id string) *runSet {
+	set := g.sets[id]
+	if set == nil {
+		set = &runSet{active: map[string]*run{}, relayed: map[*relayedRun]struct{}{}, used: map[string]struct{}{}}
+		g.sets[id] = set
+	}
+	return set
+}
+
+// prune drops an empty set. It must be called with the lock held.
+func (g *registry) prune(id string, set *runSet) {
+	if set.destroying == 0 && len(set.used) == 0 && len(set.relayed) == 0 && g.sets[id] == set {
+		delete(g.sets, id)
+	}
+}
+
+// addRelayed notes a run that a guest has, until done is called.
+func (g *registry) addRelayed(id string, r *relayedRun) (done func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, errClosingRelay
+	}
+	set := g.set(id)
+	if set.destroying > 0 {
+		return nil, destroyed(id)
+	}
+	set.relayed[r] = struct{}{}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(set.relayed, r)
+		g.prune(id, set)
+	}, nil
+}
 
 // add takes r's id for good: it is never run a second time.
 func (g *registry) add(id string, r *run) error {
@@ -38,11 +76,7 @@ func (g *registry) add(id string, r *run) error {
 	if g.closed {
 		return errClosing
 	}
-	set := g.sets[id]
-	if set == nil {
-		set = &runSet{active: map[string]*run{}, used: map[string]struct{}{}}
-		g.sets[id] = set
-	}
+	set := g.set(id)
 	if set.destroying > 0 {
 		return destroyed(id)
 	}
@@ -86,15 +120,14 @@ func (g *registry) find(id, runID string) (*run, error) {
 // stopped, and lets no other one begin until done is called.
 func (g *registry) destroying(ctx context.Context, id string) (done func()) {
 	g.mu.Lock()
-	set := g.sets[id]
-	if set == nil {
-		set = &runSet{active: map[string]*run{}, used: map[string]struct{}{}}
-		g.sets[id] = set
-	}
+	set := g.set(id)
 	set.destroying++
 	var active []*run
 	for _, r := range set.active {
 		active = append(active, r)
+	}
+	for r := range set.relayed {
+		r.stop(stopGone(destroyed(id)))
 	}
 	g.mu.Unlock()
 	for _, r := range active {
@@ -109,9 +142,8 @@ func (g *registry) destroying(ctx context.Context, id string) (done func()) {
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if set.destroying--; set.destroying == 0 && len(set.used) == 0 && g.sets[id] == set {
-			delete(g.sets, id)
-		}
+		set.destroying--
+		g.prune(id, set)
 	}
 }
 
@@ -129,7 +161,8 @@ func (g *registry) drop(id string) {
 const stopAllWait = 250 * time.Millisecond
 
 // stopAll stops every run, lets no other one begin, and waits for those that
-// stop in time.
+// stop in time. Those that guests have only lose their streams: another plugin
+// process may take them up.
 func (g *registry) stopAll(grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true
@@ -137,6 +170,9 @@ func (g *registry) stopAll(grace time.Duration) {
 	for _, set := range g.sets {
 		for _, r := range set.active {
 			active = append(active, r)
+		}
+		for r := range set.relayed {
+			r.stop(stopCause{err: func(string) error { return errClosingRelay }})
 		}
 	}
 	g.mu.Unlock()
@@ -165,7 +201,8 @@ func (s *server) StopRun(ctx context.Context, req *berthv1.StopRunRequest) (*ber
 	}
 	r, err := s.runs.find(req.GetWorkspace().GetId(), req.GetRunId())
 	if err != nil {
-		return nil, err
+		// It is not ours. A guest may have it.
+		return s.stopUnknownRun(ctx, req, err)
 	}
 	if r == nil {
 		return &berthv1.StopRunResponse{}, nil
@@ -182,12 +219,13 @@ func (s *server) StopRun(ctx context.Context, req *berthv1.StopRunRequest) (*ber
 // watch is the one Watch call of a workspace while commands run in it.
 type watch struct {
 	mu     sync.Mutex
-	runs   map[*run]struct{}
+	runs   map[*stopper]struct{}
+	gone   error // what ended it: the workspace is gone
 	cancel context.CancelFunc
 }
 
 // watchRun ends r if its workspace goes away (contract L7), until leave.
-func (s *server) watchRun(e *entry, r *run) (leave func()) {
+func (s *server) watchRun(e *entry, r *stopper) (leave func()) {
 	watcher, ok := e.ws.(Watcher)
 	if !ok {
 		return func() {}
@@ -195,8 +233,12 @@ func (s *server) watchRun(e *entry, r *run) (leave func()) {
 	w := &e.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.gone != nil { // between this run's acquiring of the workspace and here
+		r.stop(stopGone(w.gone))
+		return func() {}
+	}
 	if w.runs == nil {
-		w.runs = map[*run]struct{}{}
+		w.runs = map[*stopper]struct{}{}
 	}
 	w.runs[r] = struct{}{}
 	if w.cancel == nil {
@@ -226,7 +268,8 @@ func (s *server) watch(ctx context.Context, e *entry, watcher Watcher) {
 	}
 	s.cache.forget(e)
 	e.watch.mu.Lock()
-	var runs []*run
+	e.watch.gone = err
+	var runs []*stopper
 	for r := range e.watch.runs {
 		runs = append(runs, r)
 	}

@@ -1,0 +1,433 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+func outMessage(which int, offset int64, data string) *berthv1.RunResponse {
+	chunk := &berthv1.RunOutput{Offset: offset, Data: []byte(data)}
+	if which == stderr {
+		return &berthv1.RunResponse{Message: &berthv1.RunResponse_Stderr{Stderr: chunk}}
+	}
+	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Stdout{Stdout: chunk}}
+}
+
+func startedMessage() *berthv1.RunResponse {
+	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{}}}
+}
+
+func attachedMessage(stdoutOffset, stderrOffset, stdinTaken int64) *berthv1.RunResponse {
+	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Attached{Attached: &berthv1.RunAttached{StdoutOffset: stdoutOffset, StderrOffset: stderrOffset, StdinTaken: stdinTaken}}}
+}
+
+func stdinTakenMessage(offset int64) *berthv1.RunResponse {
+	return &berthv1.RunResponse{Message: &berthv1.RunResponse_StdinTaken{StdinTaken: &berthv1.RunStdinTaken{Offset: offset}}}
+}
+
+func exitedMessage(code int32, stdoutEnd, stderrEnd int64) *berthv1.RunResponse {
+	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Outcome{Outcome: &berthv1.RunOutcome{
+		Result: &berthv1.RunOutcome_Exited{Exited: &berthv1.Exited{Code: code}}, StdoutEnd: stdoutEnd, StderrEnd: stderrEnd,
+	}}}
+}
+
+// answering is a run that sends messages whatever the host says.
+func answering(messages ...*berthv1.RunResponse) func(runStream) error {
+	return func(stream runStream) error {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		for _, m := range messages {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestGuestThatAnswersNonsenseToRuns(t *testing.T) {
+	chunk := strings.Repeat("x", wire.ChunkSize)
+	flood := []*berthv1.RunResponse{startedMessage()}
+	for i := range int64(12) {
+		flood = append(flood, outMessage(stdout, i*wire.ChunkSize, chunk))
+	}
+	guest := &scriptedGuest{}
+	ws, client := scripted(t, guest)
+	for what, messages := range map[string][]*berthv1.RunResponse{
+		"nothing":             nil,
+		"no outcome":          {startedMessage()},
+		"started twice":       {startedMessage(), startedMessage()},
+		"output first":        {outMessage(stdout, 0, "a")},
+		"exit first":          {exitedMessage(0, 0, 0)},
+		"attached":            {attachedMessage(0, 0, 0), startedMessage(), exitedMessage(0, 0, 0)},
+		"a gap":               {startedMessage(), outMessage(stdout, 1, "a"), exitedMessage(0, 2, 0)},
+		"a repetition":        {startedMessage(), outMessage(stderr, 0, "a"), outMessage(stderr, 0, "a"), exitedMessage(0, 0, 2)},
+		"a negative offset":   {startedMessage(), outMessage(stdout, -1, "a"), exitedMessage(0, 1, 0)},
+		"lost output":         {startedMessage(), outMessage(stdout, 0, "a"), exitedMessage(0, 2, 0)},
+		"lost errors":         {startedMessage(), exitedMessage(0, 0, 1)},
+		"a negative code":     {startedMessage(), exitedMessage(-1, 0, 0)},
+		"no result":           {startedMessage(), {Message: &berthv1.RunResponse_Outcome{Outcome: &berthv1.RunOutcome{}}}},
+		"stdin taken":         {startedMessage(), stdinTakenMessage(1), exitedMessage(0, 0, 0)},
+		"stdin taken below 0": {startedMessage(), stdinTakenMessage(-1), exitedMessage(0, 0, 0)},
+		"a flood":             flood,
+		"a large message":     {startedMessage(), outMessage(stdout, 0, strings.Repeat("x", maxGuestMessage))},
+	} {
+		guest.run = answering(messages...)
+		call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+		call.take = false
+		_, err := waitStatus(call)
+		mustBeNonsense(t, what, err)
+		if n := len(call.out[stdout]); n > wire.RunWindow+wire.ChunkSize {
+			t.Errorf("%s: %d bytes came through", what, n)
+		}
+	}
+	// It breaks nothing else; and what it may not say is not passed on.
+	guest.run = answering(&berthv1.RunResponse{}, startedMessage(), outMessage(stdout, 0, ""), outMessage(stdout, 0, "abc"), &berthv1.RunResponse{},
+		outMessage(stderr, 0, "d"), exitedMessage(3, 3, 1), outMessage(stdout, 3, "late"), exitedMessage(4, 3, 1))
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	code, err := call.wait()
+	if code != 3 || err != nil || string(call.out[stdout]) != "abc" || string(call.out[stderr]) != "d" {
+		t.Errorf("code %d, %v, %q", code, err, call.out)
+	}
+	ws.checkReleased(t)
+}
+
+func TestErrorsInOutcomesOfGuests(t *testing.T) {
+	guest := &scriptedGuest{}
+	ws, _ := scripted(t, guest)
+	client := serveConfigured(t, providing(ws), `{"token":"s3cret-token"}`)
+	outcome := func(err error) error {
+		guest.run = answering(startedMessage(), outMessage(stdout, 0, "part"), &berthv1.RunResponse{Message: &berthv1.RunResponse_Outcome{Outcome: &berthv1.RunOutcome{
+			Result: &berthv1.RunOutcome_Error{Error: wire.ToDetail(err)}, StdoutEnd: 1 << 40, StderrEnd: -5,
+		}}})
+		_, got := startRun(t, t.Context(), client, &berthv1.RunStart{}).wait() // which checks the ends
+		return got
+	}
+	var timeout *workspace.TimeoutError
+	if err := outcome(&workspace.TimeoutError{Timeout: time.Minute, Survivors: "pid 1 with s3cret-token"}); !errors.As(err, &timeout) || timeout.Timeout != time.Minute || timeout.Survivors != "pid 1 with [redacted]" {
+		t.Errorf("error %#v", err)
+	}
+	var limit *workspace.OutputLimitError
+	if err := outcome(&workspace.OutputLimitError{Limit: 5}); !errors.As(err, &limit) || limit.Limit != 5 {
+		t.Errorf("error %#v", err)
+	}
+	mustBe(t, outcome(fmt.Errorf("no room: %w", workspace.ErrTransient)), workspace.ErrTransient)
+	mustBe(t, outcome(context.Canceled), context.Canceled)
+	if err := outcome(errors.New("it quotes s3cret-token")); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error %v", err)
+	}
+	var plug *workspace.PluginError
+	if err := outcome(&workspace.PluginError{Provider: "p"}); err == nil || errors.As(err, &plug) {
+		t.Errorf("error %#v", err)
+	}
+	if err := outcome(errors.New(strings.Repeat("x", 1<<20))); err == nil || len(err.Error()) > wire.MaxErrorText {
+		t.Errorf("error of %d bytes", len(err.Error()))
+	}
+}
+
+// silent is a guest that starts a command and says no more; it tells what ends it.
+func silent(ended chan<- error) func(runStream) error {
+	return func(stream runStream) error {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		if err := stream.Send(startedMessage()); err != nil {
+			return err
+		}
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				ended <- err
+				return err
+			}
+			if m.GetStop() != nil {
+				ended <- nil
+				return stream.Send(&berthv1.RunResponse{Message: &berthv1.RunResponse_Outcome{Outcome: &berthv1.RunOutcome{
+					Result: &berthv1.RunOutcome_Error{Error: wire.ToDetail(context.Canceled)},
+				}}})
+			}
+		}
+	}
+}
+
+func TestRelayedRunEndsWithItsHost(t *testing.T) {
+	ended := make(chan error, 1)
+	ws, client := scripted(t, &scriptedGuest{run: silent(ended)})
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	call.send(stopMessage())
+	_, err := call.wait()
+	mustBe(t, err, context.Canceled)
+	if err := <-ended; err != nil {
+		t.Errorf("the guest saw %v instead of the stop", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	call = startRun(t, ctx, client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("the guest's stream did not break")
+	}
+	ws.checkReleased(t)
+}
+
+func TestL7_DestroyEndsRelayedRuns(t *testing.T) {
+	ended := make(chan error, 1)
+	ws, client := scripted(t, &scriptedGuest{run: silent(ended)})
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	if _, err := client.Destroy(t.Context(), &berthv1.DestroyRequest{Id: "ws"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := call.wait()
+	mustBe(t, err, workspace.ErrUnavailable)
+	<-ended
+	ws.checkReleased(t)
+}
+
+func TestL7_WatcherEndsRelayedRuns(t *testing.T) {
+	ended := make(chan error, 1)
+	ws, client := scripted(t, &scriptedGuest{run: silent(ended)})
+	gone := make(chan struct{})
+	ws.watch = func(ctx context.Context) error {
+		select {
+		case <-gone:
+			return fmt.Errorf("killed for its memory: %w", workspace.ErrUnavailable)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	close(gone)
+	_, err := call.wait()
+	mustBe(t, err, workspace.ErrUnavailable)
+	if !strings.Contains(err.Error(), "killed for its memory") {
+		t.Errorf("error %v", err)
+	}
+	<-ended
+	ws.checkReleased(t)
+}
+
+// A plugin that ends leaves its guests' runs going, and says so: the next one may
+// attach to them.
+func TestB3_PluginThatEndsLetsRelayedRunsGoOn(t *testing.T) {
+	ended := make(chan error, 1)
+	ws, _ := scripted(t, &scriptedGuest{run: silent(ended)})
+	s := newServer(pluginOf(providing(ws)).definition(), hclogNull(), &redactor{})
+	client := connectServer(t, s)
+	if _, err := client.Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	s.close()
+	_, err := waitStatus(call)
+	mustBe(t, err, workspace.ErrTransient)
+	if call.outcome != nil {
+		t.Error("it has an outcome")
+	}
+	if err := <-ended; err == nil {
+		t.Error("the guest was told to stop it")
+	}
+}
+
+func TestRelayedAttach(t *testing.T) {
+	guest := &scriptedGuest{}
+	_, client := scripted(t, guest)
+	attach := func(stdoutOffset, stderrOffset int64) *runCall {
+		t.Helper()
+		stream, err := client.AttachRun(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := &runCall{t: t, stream: stream, signals: map[int64]error{}}
+		call.out = [2][]byte{stdout: make([]byte, stdoutOffset), stderr: make([]byte, stderrOffset)}
+		call.send(attachMessage("run-1", stdoutOffset, stderrOffset))
+		return call
+	}
+	guest.run = func(stream runStream) error {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if a := m.GetAttach(); a.GetWorkspace().GetId() != "inside" || string(a.GetWorkspace().GetIncarnation()) != "boot-1" || a.GetRunId() != "run-1" || a.GetStdoutOffset() != 5 || a.GetStderrOffset() != 7 {
+			t.Errorf("attach %v", a)
+		}
+		for _, m := range []*berthv1.RunResponse{attachedMessage(3, 9, 4), startedMessage(), outMessage(stdout, 5, "ab"), outMessage(stderr, 9, "c"), stdinTakenMessage(4), exitedMessage(1, 7, 10)} {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				t.Errorf("the outcome was not taken: %v", err)
+				return err
+			}
+			if m.GetTaken().GetOutcome() {
+				return nil
+			}
+		}
+	}
+	call := attach(5, 7)
+	call.attached = true
+	call.until("attached", func() bool { return call.held != nil })
+	if call.held.GetStdoutOffset() != 5 || call.held.GetStderrOffset() != 9 || call.held.GetStdinTaken() != 4 {
+		t.Errorf("attached %v", call.held)
+	}
+	call.out[stderr] = make([]byte, 9)
+	call.until("the outcome", func() bool { return call.outcome != nil })
+	call.send(&berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: &berthv1.RunTaken{StdoutOffset: 7, StderrOffset: 10, Outcome: true}}})
+	if code, err := call.wait(); code != 1 || err != nil {
+		t.Errorf("code %d, %v", code, err)
+	}
+
+	for what, messages := range map[string][]*berthv1.RunResponse{
+		"not attached":        {startedMessage(), exitedMessage(0, 0, 0)},
+		"outcome first":       {exitedMessage(0, 0, 0)},
+		"attached twice":      {attachedMessage(0, 0, 0), attachedMessage(0, 0, 0)},
+		"a negative offset":   {attachedMessage(-1, 0, 0)},
+		"a negative input":    {attachedMessage(0, 0, -1)},
+		"output of before":    {attachedMessage(0, 0, 0), startedMessage(), outMessage(stdout, 4, "a")},
+		"stdin goes back":     {attachedMessage(0, 0, 5), startedMessage(), stdinTakenMessage(4)},
+		"stdin that was lost": {attachedMessage(0, 0, 5), startedMessage(), stdinTakenMessage(6)},
+	} {
+		guest.run = answering(messages...)
+		call := attach(5, 0)
+		call.attached = true
+		_, err := waitStatus(call)
+		mustBeNonsense(t, what, err)
+	}
+	guest.run = func(runStream) error { return wire.ToStatus(workspace.ErrUnavailable) }
+	_, err := waitStatus(attach(0, 0))
+	mustBe(t, err, workspace.ErrUnavailable)
+}
+
+// The time that it takes to reach the guest counts, and a guest that keeps silent
+// delays nobody.
+func TestC5_TimeoutOfRelayedRuns(t *testing.T) {
+	t.Parallel()
+	left := make(chan *berthv1.RunStart, 1)
+	guest := &scriptedGuest{run: func(stream runStream) error {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		left <- m.GetStart()
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}}
+	ws, client := scripted(t, guest)
+	ws.connect = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	_, err := startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: int64(50 * time.Millisecond), FullTimeoutNs: int64(time.Hour)}).wait()
+	var timeout *workspace.TimeoutError
+	if !errors.As(err, &timeout) || timeout.Timeout != time.Hour {
+		t.Errorf("error %#v", err)
+	}
+	ws.connect = nil
+	full := int64(100 * time.Millisecond)
+	begin := time.Now()
+	_, err = startRun(t, t.Context(), client, &berthv1.RunStart{TimeoutNs: full, FullTimeoutNs: full}).wait()
+	if !errors.As(err, &timeout) || !strings.Contains(timeout.Survivors, "the guest in workspace ws has not told its end") {
+		t.Errorf("error %#v", err)
+	}
+	if start := <-left; start.GetTimeoutNs() <= 0 || start.GetTimeoutNs() >= full || start.GetFullTimeoutNs() != full {
+		t.Errorf("start %v", start)
+	}
+	if took := time.Since(begin); took > testTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A host that gives a run up is heard while its workspace is still being attached,
+// and what it sent by then is not lost.
+func TestC6_StopWhileTheWorkspaceIsAttached(t *testing.T) {
+	process := newFakeProcess()
+	release, attaching := make(chan struct{}), atomic.Int64{}
+	provider := providing(starting(process))
+	plain := provider.attach
+	provider.attach = func(ctx context.Context, id string) (Workspace, error) {
+		attaching.Add(1)
+		select {
+		case <-release:
+			return plain(ctx, id)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	client := serveProvider(t, provider)
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	eventually(t, "it attaches", func() bool { return attaching.Load() == 1 })
+	call.send(stopMessage())
+	_, err := call.wait()
+	mustBe(t, err, context.Canceled)
+
+	call = startRun(t, t.Context(), client, &berthv1.RunStart{Stdin: true})
+	eventually(t, "it attaches again", func() bool { return attaching.Load() == 2 })
+	const pieces = 2 * maxEarly
+	for i := range int64(pieces) {
+		call.send(&berthv1.RunRequest{Message: &berthv1.RunRequest_Stdin{Stdin: &berthv1.RunStdin{Offset: i, Data: []byte{byte(i)}}}})
+	}
+	call.send(&berthv1.RunRequest{Message: &berthv1.RunRequest_StdinEnd{StdinEnd: &berthv1.RunStdinEnd{Offset: pieces}}})
+	close(release)
+	for i := range pieces {
+		var b [1]byte
+		if _, err := process.stdinR.Read(b[:]); err != nil || b[0] != byte(i) {
+			t.Fatalf("byte %d is %d, %v", i, b[0], err)
+		}
+	}
+	process.exit(0, nil)
+	if code, err := call.wait(); code != 0 || err != nil {
+		t.Errorf("code %d, %v", code, err)
+	}
+}
+
+// A host that does not read holds the guest back, and costs no memory.
+func TestC10_RelayedOutputWaitsForTheHost(t *testing.T) {
+	var sent atomic.Int64
+	chunk := strings.Repeat("x", wire.ChunkSize)
+	guest := &scriptedGuest{run: func(stream runStream) error {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		if err := stream.Send(startedMessage()); err != nil {
+			return err
+		}
+		// Signals' results are in no window.
+		for i := range int64(1000) {
+			m := &berthv1.RunResponse{Message: &berthv1.RunResponse_SignalResult{SignalResult: &berthv1.RunSignalResult{Sequence: i, Error: &berthv1.ErrorDetail{Message: []byte(chunk[:wire.MaxErrorText])}}}}
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+			sent.Add(1)
+		}
+		return stream.Send(exitedMessage(0, 0, 0))
+	}}
+	_, client := scripted(t, guest)
+	call := startRun(t, t.Context(), client, &berthv1.RunStart{})
+	call.until("started", func() bool { return call.started })
+	last := int64(-1)
+	eventually(t, "the guest is held back", func() bool {
+		now := sent.Load()
+		defer func() { last = now }()
+		time.Sleep(50 * time.Millisecond) // to see it stand still
+		return now == last && now > 0
+	})
+	if n := sent.Load(); n > 200 {
+		t.Errorf("%d messages of %d KiB were sent", n, wire.MaxErrorText>>10)
+	}
+	if code, err := call.wait(); code != 0 || err != nil || len(call.signals) != 1000 {
+		t.Errorf("code %d, %v, %d results", code, err, len(call.signals))
+	}
+}
