@@ -15,7 +15,7 @@ import (
 
 func runMutants() []mutant {
 	return []mutant{
-		{check: "B3_ARunOutlivesThePlugin", fault: "ends with the plugin", on: durable, bend: afterKill(func(killed <-chan struct{}) func(workspace.Workspace) workspace.Workspace {
+		{check: "B3_ARunOutlivesThePlugin", fault: "ends with the plugin", on: withGuests, bend: afterKill(func(killed <-chan struct{}) func(workspace.Workspace) workspace.Workspace {
 			return bendWait(func(_ workspace.Workspace, p workspace.Process) (*workspace.Result, error) {
 				res, err := p.Wait()
 				select {
@@ -26,7 +26,7 @@ func runMutants() []mutant {
 				}
 			})
 		})},
-		{check: "B3_ARunOutlivesThePlugin", fault: "loses what was written meanwhile", on: durable, bend: bendDelivery(func(w io.Writer, killed <-chan struct{}) io.Writer {
+		{check: "B3_ARunOutlivesThePlugin", fault: "loses what was written meanwhile", on: withGuests, bend: bendDelivery(func(w io.Writer, killed <-chan struct{}) io.Writer {
 			var lost atomic.Bool
 			return writerFunc(func(b []byte) (int, error) {
 				select {
@@ -39,7 +39,7 @@ func runMutants() []mutant {
 				return w.Write(b)
 			})
 		})},
-		{check: "B3_ARunOutlivesThePlugin", fault: "repeats what was delivered", on: durable, bend: bendDelivery(func(w io.Writer, killed <-chan struct{}) io.Writer {
+		{check: "B3_ARunOutlivesThePlugin", fault: "repeats what was delivered", on: withGuests, bend: bendDelivery(func(w io.Writer, killed <-chan struct{}) io.Writer {
 			var mu sync.Mutex
 			var last []byte
 			return writerFunc(func(b []byte) (int, error) {
@@ -59,7 +59,7 @@ func runMutants() []mutant {
 				return w.Write(b)
 			})
 		})},
-		{check: "B3_StdinOutlivesThePlugin", fault: "sends some of it twice", on: durable, bend: afterKill(func(killed <-chan struct{}) func(workspace.Workspace) workspace.Workspace {
+		{check: "B3_StdinOutlivesThePlugin", fault: "sends some of it twice", on: withGuests, bend: afterKill(func(killed <-chan struct{}) func(workspace.Workspace) workspace.Workspace {
 			return bendStart(func(_ context.Context, cmd *workspace.Command) {
 				if cmd.Stdin == nil {
 					return
@@ -83,7 +83,7 @@ func runMutants() []mutant {
 				})
 			})
 		}), also: []string{"C4"}},
-		{check: "B3_TimeoutOutlivesThePlugin", fault: "is forgotten with the plugin", hangs: true, on: durable, bend: afterKill(func(killed <-chan struct{}) func(workspace.Workspace) workspace.Workspace {
+		{check: "B3_TimeoutOutlivesThePlugin", fault: "is forgotten with the plugin", hangs: true, on: withGuests, bend: afterKill(func(killed <-chan struct{}) func(workspace.Workspace) workspace.Workspace {
 			return bendWait(func(ws workspace.Workspace, p workspace.Process) (*workspace.Result, error) {
 				res, err := p.Wait()
 				select {
@@ -94,7 +94,7 @@ func runMutants() []mutant {
 				}
 			})
 		})},
-		{check: "B3_CancelOutlivesThePlugin", fault: "leaves the command to itself", hangs: true, on: durable, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
+		{check: "B3_CancelOutlivesThePlugin", fault: "leaves the command to itself", hangs: true, on: withGuests, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
 			return &bent{Workspace: ws, start: func(ctx context.Context, cmd workspace.Command) (workspace.Process, error) {
 				p, err := ws.Start(context.WithoutCancel(ctx), cmd)
 				if err != nil {
@@ -115,10 +115,10 @@ func runMutants() []mutant {
 				}}, nil
 			}}
 		})},
-		{check: "B3_ADetachedRunOutlivesItsHost", fault: "ends with its host", on: durable, bend: leaving(func(ws workspace.Workspace, info workspace.RunInfo) {
+		{check: "B3_ADetachedRunOutlivesItsHost", fault: "ends with its host", on: withGuests, bend: leaving(func(ws workspace.Workspace, info workspace.RunInfo) {
 			_ = ws.StopRun(context.Background(), info.ID) // the fault
 		})},
-		{check: "B3_ADetachedRunOutlivesItsHost", fault: "success, whatever the command says", on: durable, bend: bendAttachRun(func(_ context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
+		{check: "B3_ADetachedRunOutlivesItsHost", fault: "success, whatever the command says", on: withGuests, bend: bendAttachRun(func(_ context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
 			p, err := ws.AttachRun(context.Background(), id, opts)
 			if err != nil {
 				return nil, err
@@ -131,12 +131,12 @@ func runMutants() []mutant {
 				return res, err
 			}}, nil
 		})},
-		{check: "B3_ADetachedRunOutlivesItsHost", fault: "is not listed", on: durable, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
+		{check: "B3_ADetachedRunOutlivesItsHost", fault: "is not listed", on: withGuests, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
 			return &bent{Workspace: ws, listRuns: func(context.Context) iter.Seq2[workspace.RunInfo, error] {
 				return func(func(workspace.RunInfo, error) bool) {}
 			}}
 		})},
-		{check: "B3_AnOutcomeIsGivenOnce", fault: "to whoever asks", on: durable, bend: func() func(*Options) {
+		{check: "B3_AnOutcomeIsGivenOnce", fault: "to whoever asks", on: withGuests, bend: func() func(*Options) {
 			var mu sync.Mutex
 			kept := map[string]workspace.Process{}
 			return bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
@@ -152,15 +152,15 @@ func runMutants() []mutant {
 				return p, err
 			})
 		}()},
-		{check: "B3_ARunLeftAloneIsStopped", fault: "goes on as if it were detached", hangs: true, on: durable, bend: func(o *Options) {
+		{check: "B3_ARunLeftAloneIsStopped", fault: "goes on as if it were detached", hangs: true, on: withGuests, bend: func(o *Options) {
 			otherHosts(o, func(h workspace.Host) workspace.Host {
 				return &bentHost{Host: h, bend: bendStart(func(_ context.Context, cmd *workspace.Command) { cmd.Detached = true })}
 			})
 		}},
-		{check: "B3_StopRunStopsTheTree", fault: "says so and stops nothing", hangs: true, on: durable, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
+		{check: "B3_StopRunStopsTheTree", fault: "says so and stops nothing", hangs: true, on: withGuests, bend: everyHandle(func(ws workspace.Workspace) workspace.Workspace {
 			return &bent{Workspace: ws, stopRun: func(context.Context, string) error { return nil }}
 		})},
-		{check: "B3_FollowingIsNotOwning", fault: "the end of the following stops it", on: durable, bend: bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
+		{check: "B3_FollowingIsNotOwning", fault: "the end of the following stops it", on: withGuests, bend: bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
 			p, err := ws.AttachRun(ctx, id, opts)
 			if err != nil {
 				return nil, err
@@ -173,7 +173,7 @@ func runMutants() []mutant {
 				return res, err
 			}}, nil
 		})},
-		{check: "B3_DroppedOutputIsToldAsAGap", fault: "begins where it can, without a word", on: durable, bend: bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
+		{check: "B3_DroppedOutputIsToldAsAGap", fault: "begins where it can, without a word", on: withGuests, bend: bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
 			opts.OnGap = func(*workspace.OutputGapError) error { return nil }
 			return ws.AttachRun(ctx, id, opts)
 		})},

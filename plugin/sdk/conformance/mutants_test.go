@@ -34,7 +34,7 @@ type mutant struct {
 const (
 	ownProcess = "folders in a process of their own"
 	filesOnly  = "state"
-	durable    = "folders with guests"
+	withGuests = "folders with guests"
 )
 
 func mutants() []mutant {
@@ -129,7 +129,7 @@ func (m mutant) bed(t testing.TB) (good, bad Options) {
 	switch m.on {
 	case filesOnly:
 		good = stateBed(t, "file:"+filepath.Join(t.TempDir(), "state.db"))
-	case durable:
+	case withGuests:
 		good = durableBed(t)
 		good.ProbePath, good.Probe = good.Probe, ""
 	default:
