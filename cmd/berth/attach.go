@@ -49,7 +49,7 @@ func (a *app) attachRun(ctx context.Context, ref workspace.Ref, id string) error
 	p, err := ws.AttachRun(ctx, id, workspace.AttachOptions{
 		Stdout: a.stdout, Stderr: a.stderr,
 		OnGap: func(gap *workspace.OutputGapError) error {
-			a.say("dropped before this: %d bytes of stdout, %d bytes of stderr", gap.Stdout, gap.Stderr)
+			a.say("%v", gap)
 			return nil
 		},
 	})

@@ -17,12 +17,24 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/berth-dev/berth/plugin/sdk/posix"
+	"github.com/berth-dev/berth/test/durable"
 )
+
+// TestMain makes this binary also what the guests of scripts start commands with.
+func TestMain(m *testing.M) {
+	posix.Main()
+	os.Exit(m.Run())
+}
 
 // The scripts in testdata run the real binaries, each in a folder of its own
 // with its own home. At the end of each nothing may be left but workspaces.
 func TestScripts(t *testing.T) {
 	bin := buildBinaries(t)
+	// Apart: whatever plugin lies beside berth is a provider of every script.
+	durablePlugin := filepath.Join(t.TempDir(), "berth-provider-durable")
+	goBuild(t, "../../test/durable/plugin", durablePlugin, ".")
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
@@ -32,6 +44,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			t := env.T().(testing.TB)
+			env.Values[testingKey{}] = t
 			env.Defer(func() { checkNothingIsLeft(t, env.WorkDir) })
 			return nil
 		},
@@ -39,22 +52,20 @@ func TestScripts(t *testing.T) {
 			"exit":       cmdExit,
 			"during":     cmdDuring,
 			"idle-stdin": cmdIdleStdin,
+			"engine":     func(ts *testscript.TestScript, neg bool, args []string) { cmdEngine(ts, neg, args, durablePlugin) },
 		},
 	})
 }
+
+// testingKey is that of a script's testing.T.
+type testingKey struct{}
 
 // buildBinaries builds berth and its plugins, berth itself with the race
 // detector if the test has it.
 func buildBinaries(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	build := func(dir, out string, args ...string) {
-		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", filepath.Join(bin, out)}, args...)...)
-		cmd.Dir = dir
-		if output, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s in %s: %v\n%s", cmd, dir, err, output)
-		}
-	}
+	build := func(dir, out string, args ...string) { goBuild(t, dir, filepath.Join(bin, out), args...) }
 	var race []string
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -67,6 +78,15 @@ func buildBinaries(t *testing.T) string {
 	build("../berth-provider-state", "berth-provider-state", ".")
 	build("../../examples/provider-local", "berth-provider-local", ".")
 	return bin
+}
+
+func goBuild(t *testing.T, dir, out string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", out}, args...)...)
+	cmd.Dir = dir
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s in %s: %v\n%s", cmd, dir, err, output)
+	}
 }
 
 // layOut gives a script its own copies of the binaries, by which their processes
@@ -154,6 +174,23 @@ func filesIn(folders ...string) []string {
 		})
 	}
 	return found
+}
+
+// engineConfig is that of a script with an engine.
+const engineConfig = `providers:
+  local: {}
+  durable: {config: {root: %q, engine: %q}}
+`
+
+// cmdEngine starts what guests run in, and configures the provider durable.
+func cmdEngine(ts *testscript.TestScript, neg bool, args []string, plugin string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: engine")
+	}
+	t := ts.Value(testingKey{}).(testing.TB)
+	ts.Check(os.Link(plugin, ts.MkAbs("bin/berth-provider-durable")))
+	config := durable.StartEngine(t, ts.MkAbs("guests")).Config()
+	ts.Check(os.WriteFile(ts.MkAbs("berth.yaml"), fmt.Appendf(nil, engineConfig, config["root"], config["engine"]), 0o600))
 }
 
 // cmdExit is exec for a command that must end with a certain exit code.

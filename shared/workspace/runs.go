@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -100,8 +101,14 @@ type OutputGapError struct {
 }
 
 func (e *OutputGapError) Error() string {
-	return fmt.Sprintf("run %s: output is missing: %d bytes of stdout before offset %d, %d bytes of stderr before offset %d",
-		e.RunID, e.Stdout, e.StdoutOffset, e.Stderr, e.StderrOffset)
+	var missing []string
+	if e.Stdout > 0 {
+		missing = append(missing, fmt.Sprintf("%d bytes of stdout before offset %d", e.Stdout, e.StdoutOffset))
+	}
+	if e.Stderr > 0 {
+		missing = append(missing, fmt.Sprintf("%d bytes of stderr before offset %d", e.Stderr, e.StderrOffset))
+	}
+	return fmt.Sprintf("run %s: %s are not kept any more", e.RunID, strings.Join(missing, " and "))
 }
 
 // Progress is what making or attaching a workspace does meanwhile.
