@@ -93,8 +93,8 @@ func (r CreateRequest) Key() string {
 
 // Workspace is one open workspace. It implements one or more of [Commander]
 // and [Filesystem], and any of [RealPather], [Renamer], [Linker], [Chmoder],
-// [Chtimer], [Announcer], [Watcher] and [io.Closer]. Its methods are called
-// concurrently.
+// [Chtimer], [Announcer], [Environer], [Watcher] and [io.Closer]. Its methods
+// are called concurrently.
 type Workspace interface {
 	// ID is the service's own name of it.
 	ID() string

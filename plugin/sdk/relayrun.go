@@ -94,7 +94,7 @@ func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart) err
 	return r.relay(connecting, func(key *berthv1.WorkspaceKey) *berthv1.RunRequest {
 		return &berthv1.RunRequest{Message: &berthv1.RunRequest_Start{Start: &berthv1.RunStart{
 			Workspace: key, RunId: start.GetRunId(), Args: start.GetArgs(), Script: start.Script, Dir: start.GetDir(),
-			Env:       slices.Concat(wire.FromEnv(state.env), start.GetEnv()), // later ones win
+			Env:       slices.Concat(wire.FromEnv(withEnviron(e.ws, state.env)), start.GetEnv()), // later ones win
 			TimeoutNs: remaining(start.GetTimeoutNs(), begun), FullTimeoutNs: start.GetFullTimeoutNs(),
 			OutputLimit: start.GetOutputLimit(), Stdin: start.GetStdin(), Detached: start.GetDetached(),
 		}}}

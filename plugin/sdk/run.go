@@ -97,6 +97,7 @@ func (s *server) Run(stream runStream) error {
 		defer s.cache.release(e)
 		return s.relayRun(e, stream, start)
 	}
+	cmd.Env = withEnviron(e.ws, cmd.Env)
 	r.stream = stream
 	r.ctx, r.cancel = context.WithCancel(stream.Context())
 	// A stream that breaks stops the run: it could not be attached again.
