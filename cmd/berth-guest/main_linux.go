@@ -101,6 +101,14 @@ func settle(processors int) {
 	debug.SetMemoryLimit(math.MaxInt64)
 }
 
+// surviveDeafReaders makes it an error of the write, not the end of this process,
+// that nobody reads its standard streams any more. Signals are caught, not
+// ignored, which commands would inherit; and on a channel of their own, since each
+// may take another one's place in it.
+func surviveDeafReaders() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE, unix.SIGHUP)
+}
+
 func newLogger() hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "berth-guest", Level: hclog.Info, Output: os.Stderr})
 }
@@ -120,19 +128,9 @@ const maxProcessors = 4
 func served(dir, socket string) (status int) {
 	settle(min(runtime.NumCPU(), maxProcessors))
 	unix.Umask(0o022)
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	signals := make(chan os.Signal, 1)
-	// What reads its messages may be gone: they are caught, not ignored, which
-	// commands would inherit.
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGPIPE, unix.SIGHUP)
-	go func() { // ends with the process
-		for s := range signals {
-			if s == unix.SIGTERM || s == unix.SIGINT {
-				stop()
-			}
-		}
-	}()
+	surviveDeafReaders()
 	err := serve.Run(ctx, serve.Config{Dir: dir, Socket: socket, Env: environment(os.Environ()), Version: version, Logger: newLogger()})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "berth-guest serve: %v\n", err)
@@ -158,7 +156,7 @@ func environment(list []string) map[string]string {
 
 func connect(socket string) (status int) {
 	settle(1)
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // an error of the write then
+	surviveDeafReaders()
 	err := splice.Run(context.Background(), socket, os.Stdin, os.Stdout)
 	if err == nil {
 		return 0

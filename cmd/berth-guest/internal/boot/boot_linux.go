@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -45,9 +44,10 @@ type Config struct {
 // boot is all of the state, which belongs to the goroutine of Run.
 type boot struct {
 	config  Config
-	first   bool // this is the first process of its PID namespace
-	signals chan os.Signal
-	serving int // the pid, or 0
+	first   bool           // this is the first process of its PID namespace
+	ended   chan os.Signal // a child has
+	end     chan os.Signal // end everything
+	serving int            // the pid, or 0
 	started time.Time
 	starts  int
 	pause   time.Duration
@@ -57,26 +57,22 @@ type boot struct {
 // Run starts the serving process and returns the exit status of this one, when it
 // was told to end or the serving process could not even begin.
 func Run(config Config) (status int) {
-	runtime.LockOSThread() // children are ended by their parent thread's end
-	b := &boot{config: config, first: os.Getpid() == 1, signals: make(chan os.Signal, 64), pause: firstPause, again: time.NewTimer(0)}
+	b := &boot{config: config, first: os.Getpid() == 1, pause: firstPause, again: time.NewTimer(0)}
 	if !b.first {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			config.Logger.Error("becoming the reaper of all that is left behind", "error", err)
 			return 1
 		}
 	}
-	signal.Notify(b.signals, deadly()...)
+	b.catchSignals()
 	for {
 		select {
-		case s := <-b.signals:
-			switch {
-			case s == unix.SIGCHLD:
-				if status, hopeless := b.reap(); hopeless {
-					return status
-				}
-			case ends(s):
-				b.end()
-				return 0
+		case <-b.end:
+			b.endAll()
+			return 0
+		case <-b.ended:
+			if status, hopeless := b.reap(); hopeless {
+				return status
 			}
 		case <-b.again.C:
 			b.start()
@@ -84,29 +80,27 @@ func Run(config Config) (status int) {
 	}
 }
 
-// deadly are the signals that Go's runtime would die of, as the first process
-// too, where the kernel itself protects it: a command can send any of them.
-func deadly() []os.Signal {
-	signals := []os.Signal{unix.SIGCHLD}
-	for n := unix.Signal(1); n < 65; n++ {
-		switch n {
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG: // the last one is the runtime's own
-		default:
-			signals = append(signals, n)
-		}
-	}
-	return signals
-}
-
 // powerOff is what some images name as their stop signal, after systemd's.
 const powerOff = unix.Signal(37)
 
-func ends(s os.Signal) bool {
-	switch s {
-	case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGPWR, powerOff:
-		return true
+// catchSignals has signals on channels of their own: one that finds its channel
+// full is lost, so none may share it with others that matter. All that the Go
+// runtime would die of are caught, as the first process too, where the kernel
+// itself protects it: a command can send any of them.
+func (b *boot) catchSignals() {
+	b.end = make(chan os.Signal, 1)
+	signal.Notify(b.end, unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGPWR, powerOff)
+	b.ended = make(chan os.Signal, 1)
+	signal.Notify(b.ended, unix.SIGCHLD)
+	var rest []os.Signal
+	for n := unix.Signal(1); n < 65; n++ {
+		switch n {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGURG: // the last one is the runtime's own
+		default:
+			rest = append(rest, n)
+		}
 	}
-	return false
+	signal.Notify(make(chan os.Signal, 1), rest...)
 }
 
 // start starts the serving process, or tries again later.
@@ -162,8 +156,8 @@ func how(ws unix.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", ws.ExitStatus())
 }
 
-// end ends all processes, and returns when none is left.
-func (b *boot) end() {
+// endAll ends all processes, and returns when none is left.
+func (b *boot) endAll() {
 	b.again.Stop()
 	b.send(unix.SIGTERM)
 	if b.gone(endGrace) {
@@ -199,7 +193,7 @@ func (b *boot) gone(most time.Duration) bool {
 		}
 		select {
 		case <-tick.C:
-		case <-b.signals:
+		case <-b.ended:
 		}
 	}
 }
