@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -61,7 +62,7 @@ func (r Runtime) instructions(baseUser string) []instruction {
 	run := func(command string) { list = append(list, instruction{runInstruction(command), command}) }
 	user := baseUser
 	if r.RunAsUID != 0 {
-		user = fmt.Sprint(r.RunAsUID)
+		user = strconv.Itoa(r.RunAsUID)
 	}
 
 	add("FROM " + r.BaseImage)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -49,7 +50,7 @@ func writeDebian(ctx context.Context, w io.Writer, _ []byte) error {
 	if err := trim(root); err != nil {
 		return err
 	}
-	if err := command(ctx, "chroot", root, "useradd", "--uid", fmt.Sprint(agentUID), "--create-home", "--shell", "/bin/sh", "agent"); err != nil {
+	if err := command(ctx, "chroot", root, "useradd", "--uid", strconv.Itoa(agentUID), "--create-home", "--shell", "/bin/sh", "agent"); err != nil {
 		return err
 	}
 	// tar knows what a root file system holds (hard links, file capabilities)
