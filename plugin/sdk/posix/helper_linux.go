@@ -10,10 +10,11 @@ import (
 
 // helper is this process's side of a supervisor.
 type helper struct {
-	conn *conn
-	pool *pool
-	pid  int
-	done chan struct{} // it has ended or was let go
+	conn   *conn
+	pool   *pool
+	keeper *keeperConn // its parent
+	pid    int
+	done   chan struct{} // it has ended or was let go
 
 	mu      sync.Mutex
 	ready   bool     // it has what it needs; before, it has read nothing

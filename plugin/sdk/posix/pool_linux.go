@@ -104,8 +104,8 @@ func (p *pool) spawn() (*helper, error) {
 	defer theirs.Close()
 	const tries = 2 // a keeper may be found dead once
 	var pid int
+	var k *keeperConn
 	for range tries {
-		var k *keeperConn
 		if k, err = p.theKeeper(); err != nil {
 			break
 		}
@@ -116,7 +116,7 @@ func (p *pool) spawn() (*helper, error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.close())
 	}
-	h := &helper{conn: ours, pool: p, pid: pid, done: make(chan struct{})}
+	h := &helper{conn: ours, pool: p, keeper: k, pid: pid, done: make(chan struct{})}
 	p.mu.Lock()
 	if p.all == nil {
 		p.all = make(map[*helper]struct{})
@@ -140,14 +140,12 @@ func (p *pool) theKeeper() (*keeperConn, error) {
 	return k, err
 }
 
-// sweep stops what a killed supervisor has left, and tells what could not be.
-func (p *pool) sweep(supervisor int) string {
-	k, err := p.theKeeper()
-	if err == nil {
-		var answer message
-		if answer, err = k.ask(message{kind: kindSweep, num: int64(supervisor)}, kindSwept); err == nil {
-			return answer.text
-		}
+// sweep stops what a killed supervisor has left, and tells what could not be. Only
+// its own keeper has inherited that.
+func (h *helper) sweep() string {
+	answer, err := h.keeper.ask(message{kind: kindSweep, num: int64(h.pid)}, kindSwept)
+	if err != nil {
+		return "unknown: the supervisor was killed, and stopping what it left: " + err.Error()
 	}
-	return "unknown: the supervisor was killed, and stopping what it left: " + err.Error()
+	return answer.text
 }

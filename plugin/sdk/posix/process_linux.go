@@ -288,7 +288,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 		killed, survivors := p.killed, p.survivors
 		p.mu.Unlock()
 		if killed {
-			return supervisors.sweep(p.helper.pid)
+			return p.helper.sweep()
 		}
 		return survivors
 	}
@@ -308,7 +308,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 			case survivors := <-answer: // it came before
 				return survivors
 			default:
-				return supervisors.sweep(p.helper.pid)
+				return p.helper.sweep()
 			}
 		case <-hung.C:
 			p.helper.kill()

@@ -35,6 +35,8 @@ const (
 	roleBecomeRoot    = "become-root"    // takes the rights of its file's owner, and sleeps
 	roleExhausted     = "exhausted"      // runs commands under a limit of processes, beside a bomb
 	roleBomb          = "bomb"           // makes as many processes as it can, for ever
+	roleKillAll       = "kill-all"       // is the first process of its namespace, where a command kills all others
+	roleNoProc        = "no-proc"        // has no /proc
 	roleHeadless      = "headless"       // ignores TERM, ends its first thread and lives on in another
 )
 
@@ -64,8 +66,13 @@ func play(role, dir string) error {
 	if role == roleBomb {
 		explode()
 	}
-	if role == roleExhausted {
+	switch role {
+	case roleExhausted:
 		return exhausted(dir)
+	case roleKillAll:
+		return killAll(dir)
+	case roleNoProc:
+		return withoutProc(dir)
 	}
 	if role == roleAttributes {
 		return changeAttributes()

@@ -6,13 +6,18 @@ import (
 	"os"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // openStaged makes a file without a name, which leaves nothing if this process
-// is killed; on a file system that has none, one with a hidden name.
+// is killed; on a file system that has none, or without the /proc by which it gets
+// its name, one with a hidden name.
 func openStaged(dir string) (*os.File, string, error) {
+	if unix.Access("/proc/self/fd", unix.X_OK) != nil {
+		return openNamed(dir)
+	}
 	file, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
 	switch {
 	case err == nil:
@@ -64,5 +69,11 @@ func chtimesFile(file *os.File, modTime time.Time) error {
 	if err != nil {
 		return err
 	}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, selfPath(file), []unix.Timespec{ts, ts}, 0)
+	times := [2]unix.Timespec{ts, ts}
+	// Without a path it is the file itself, which package unix has no call for.
+	_, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, file.Fd(), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+	if errno != 0 {
+		return os.NewSyscallError("utimensat", errno)
+	}
+	return nil
 }

@@ -22,7 +22,11 @@ func TestHungSupervisorIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	h := &helper{conn: ours, pool: &supervisors, pid: cmd.Process.Pid, done: make(chan struct{})}
+	keeper, err := supervisors.theKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &helper{conn: ours, pool: &supervisors, keeper: keeper, pid: cmd.Process.Pid, done: make(chan struct{})}
 	p := &process{helper: h, answer: make(chan message, 1), done: make(chan struct{})}
 	h.current = p
 	closing, err := p.pipes(false, &message{})
