@@ -107,7 +107,7 @@ func (h *handle) Start(ctx context.Context, cmd workspace.Command) (workspace.Pr
 		return nil, err
 	}
 	r.queue = []*berthv1.RunRequest{{Message: &berthv1.RunRequest_Start{Start: r.start()}}}
-	return r.running()
+	return r.running() //nolint:contextcheck // it has its own
 }
 
 // mayRun known a command from making a workspace that cannot run it, for nothing.

@@ -130,5 +130,5 @@ func (h *handle) AttachRun(ctx context.Context, id string, opts workspace.Attach
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
-	return r.running()
+	return r.running() //nolint:contextcheck // it has its own
 }

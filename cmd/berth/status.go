@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -101,7 +102,7 @@ func progressText(p workspace.Progress) string {
 		if p.Unit == "bytes" {
 			return units.FormatSize(n)
 		}
-		return fmt.Sprint(n)
+		return strconv.FormatInt(n, 10)
 	}
 	switch {
 	case p.Total > 0:

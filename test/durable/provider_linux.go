@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -45,7 +46,10 @@ type guested struct {
 	id, incarnation string
 }
 
-func (g guested) ID() string          { return g.id }
+// ID is the folder's name.
+func (g guested) ID() string { return g.id }
+
+// Incarnation changes with the folder.
 func (g guested) Incarnation() string { return g.incarnation }
 
 func (p *provider) at(key string) string { return filepath.Join(p.config.Root, key) }
@@ -84,7 +88,7 @@ func (p *provider) Attach(ctx context.Context, key string) (sdk.Workspace, error
 	if err != nil {
 		return nil, err
 	}
-	return guested{ws, key, fmt.Sprint(info.Sys().(*syscall.Stat_t).Ino)}, nil
+	return guested{ws, key, strconv.FormatUint(info.Sys().(*syscall.Stat_t).Ino, 10)}, nil
 }
 
 func (p *provider) gone(key string) error {
