@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -94,9 +93,8 @@ func run(args []string) (status int) {
 }
 
 // settle makes this process independent of what the image's environment would
-// have a Go program do, and small.
-func settle(processors int) {
-	runtime.GOMAXPROCS(processors)
+// have a Go program's memory be.
+func settle() {
 	debug.SetGCPercent(100)
 	debug.SetMemoryLimit(math.MaxInt64)
 }
@@ -114,7 +112,7 @@ func newLogger() hclog.Logger {
 }
 
 func first(dir, socket string) (status int) {
-	settle(1)
+	settle()
 	return boot.Run(boot.Config{
 		Args: []string{"berth-guest", "serve", "--dir", dir, "--socket", socket}, Env: os.Environ(),
 		Hopeless: func(status int) bool { return status == exitFailed || status == exitUsage || status == exitServed },
@@ -122,11 +120,9 @@ func first(dir, socket string) (status int) {
 	})
 }
 
-// maxProcessors is how many the guest uses of a large machine.
-const maxProcessors = 4
-
 func served(dir, socket string) (status int) {
-	settle(min(runtime.NumCPU(), maxProcessors))
+	settle()
+	posix.Reserve()
 	unix.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
@@ -155,7 +151,7 @@ func environment(list []string) map[string]string {
 }
 
 func connect(socket string) (status int) {
-	settle(1)
+	settle()
 	surviveDeafReaders()
 	err := splice.Run(context.Background(), socket, os.Stdin, os.Stdout)
 	if err == nil {

@@ -57,6 +57,7 @@ type boot struct {
 // Run starts the serving process and returns the exit status of this one, when it
 // was told to end or the serving process could not even begin.
 func Run(config Config) (status int) {
+	makeThreads()
 	b := &boot{config: config, first: os.Getpid() == 1, pause: firstPause, again: time.NewTimer(0)}
 	if !b.first {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
