@@ -87,6 +87,9 @@ func (e *Engine) ready(ctx context.Context) (*client.Client, error) {
 	}
 	ping, err := probe.Ping(ctx)
 	if err != nil {
+		if reason, lasts := explain(err); reason != "" {
+			return nil, &unreachableError{reason: reason, lasts: lasts}
+		}
 		return nil, err
 	}
 	version := os.Getenv(client.EnvOverrideAPIVersion)

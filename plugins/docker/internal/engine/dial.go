@@ -105,7 +105,11 @@ func (ep endpoint) dial(ctx context.Context) (net.Conn, error) {
 func (ep endpoint) dialPlain(ctx context.Context) (net.Conn, error) {
 	switch {
 	case ep.helper != nil:
-		return ep.helper(ctx, "", "")
+		conn, err := ep.helper(ctx, "", "")
+		if err != nil {
+			return nil, err
+		}
+		return &sshConn{conn}, nil
 	case ep.network == "npipe":
 		// Only the client has the pipe's dialer on every system.
 		c, err := client.NewClientWithOpts(client.WithHost(ep.host))
@@ -159,7 +163,7 @@ func mayUse(path string) string {
 }
 
 // explain returns the reason for a broken connection that only its text tells.
-func (ep endpoint) explain(err error) (reason string, lasts bool) {
+func explain(err error) (reason string, lasts bool) {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "malformed HTTP response"), strings.Contains(text, "HTTP response to HTTPS client"), strings.Contains(text, "HTTP request to an HTTPS server"):

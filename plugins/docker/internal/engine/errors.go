@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errhttp"
 	"github.com/docker/docker/client"
 
 	"github.com/berth-dev/berth/shared/workspace"
@@ -34,7 +36,7 @@ func (e *Engine) Error(ctx context.Context, doing string, err error) error {
 		return e.unreachable(doing, err)
 	case diskFull(err):
 		return fmt.Errorf("%s: docker engine at %s: %w (%w)", doing, e.Address(), err, syscall.ENOSPC)
-	case errdefs.IsInternal(err), errdefs.IsUnknown(err), errdefs.IsUnavailable(err), errdefs.IsResourceExhausted(err):
+	case errdefs.IsInternal(err), errdefs.IsUnknown(err), errdefs.IsUnavailable(err), errdefs.IsResourceExhausted(err), gatewayFault(err):
 		return fmt.Errorf("%s: %w: %w", doing, err, workspace.ErrTransient)
 	case errdefs.IsInvalidArgument(err):
 		return fmt.Errorf("%s: %w: %w", doing, err, workspace.ErrInvalid)
@@ -46,7 +48,7 @@ func (e *Engine) Error(ctx context.Context, doing string, err error) error {
 // not kept in the chain: its kind (no such file, permission denied, a deadline)
 // is about the way, never about what was asked for.
 func (e *Engine) unreachable(doing string, err error) error {
-	reason, lasts := e.endpoint.explain(err)
+	reason, lasts := explain(err)
 	var fault *unreachableError
 	if errors.As(err, &fault) {
 		reason, lasts = fault.reason, fault.lasts
@@ -61,11 +63,26 @@ func (e *Engine) unreachable(doing string, err error) error {
 	return fmt.Errorf("%s: docker engine at %s (from %s): %s: %w", doing, e.Address(), e.endpoint.from, reason, kind)
 }
 
+// gatewayFault reports whether err comes from a status that engines do not use,
+// and that what stands before them does. The client hides it from all but Is.
+func gatewayFault(err error) bool {
+	for status := http.StatusBadGateway; status < 600; status++ {
+		if errors.Is(err, errhttp.ToNative(status)) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsAnswer reports whether err is the engine's own answer, rather than about the
+// way to it.
+func IsAnswer(err error) bool { return err != nil && !unreachable(err) }
+
 // unreachable reports whether err is about the way to the engine.
 func unreachable(err error) bool {
-	var netErr net.Error
+	var fault *unreachableError
 	var opErr *net.OpError
-	return client.IsErrConnectionFailed(err) || errors.Is(err, errNoAnswer) || errors.As(err, &opErr) || errors.As(err, &netErr) ||
+	return client.IsErrConnectionFailed(err) || errors.Is(err, errNoAnswer) || errors.As(err, &fault) || errors.As(err, &opErr) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 
+	"github.com/berth-dev/berth/plugins/docker/internal/engine"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -49,7 +50,7 @@ var faults = []struct {
 // about the way to the engine to others.
 func explain(ctx context.Context, named reference.Named, creds found, err error) error {
 	var inStream *pullError
-	if ctx.Err() != nil || (!errors.As(err, &inStream) && !isAnswer(err)) {
+	if ctx.Err() != nil || (!errors.As(err, &inStream) && !engine.IsAnswer(err)) {
 		return err
 	}
 	text := redact(strings.TrimPrefix(err.Error(), clientPrefix), creds.secrets)
@@ -67,12 +68,6 @@ func explain(ctx context.Context, named reference.Named, creds found, err error)
 		return fmt.Errorf("%s: %w", text, workspace.ErrInvalid)
 	}
 	return fmt.Errorf("%s: %w", text, workspace.ErrTransient)
-}
-
-// isAnswer reports whether err is an answer of the engine's.
-func isAnswer(err error) bool {
-	return errdefs.IsNotFound(err) || errdefs.IsInternal(err) || errdefs.IsInvalidArgument(err) || errdefs.IsUnauthorized(err) ||
-		errdefs.IsPermissionDenied(err) || errdefs.IsResourceExhausted(err) || errdefs.IsConflict(err) || errdefs.IsNotImplemented(err)
 }
 
 // logIn says what to do about a registry that refuses.
