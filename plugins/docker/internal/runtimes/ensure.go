@@ -209,7 +209,7 @@ func (r Runtime) name(ctx context.Context, eng *engine.Engine, id string) (*imag
 // proxies are what Docker's own client gives to a build, from its configuration.
 // The builder keeps them out of the image's history.
 func proxies(eng *engine.Engine) map[string]*string {
-	file, err := config.Load(config.Dir())
+	file, err := config.Load(engine.ConfigDir())
 	if err != nil {
 		return nil // an unreadable one is told where credentials are needed
 	}

@@ -5,11 +5,13 @@ package runtimes
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -266,6 +268,29 @@ func (b bed) prune(t *testing.T, keep string) {
 	t.Helper()
 	if _, err := prune(t.Context(), b.eng, 0, filters.Arg("label", labelName+"="+b.name), keep); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A build uses the proxy that Docker's own client would give it, and tells nobody.
+func TestBuildUsesTheProxy(t *testing.T) {
+	b := newBed(t)
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	const proxy = "http://user:hunter2-hunter2@proxy.invalid:3128"
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"proxies":{"default":{"httpProxy":"`+proxy+`"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, _ := b.ensure(t, b.runtime(t, "busybox", map[string]any{keySetupCommands: []string{`echo "$http_proxy" | sha256sum >/proxy`}}))
+	want := fmt.Sprintf("%x  -\n", sha256.Sum256([]byte(proxy+"\n")))
+	if got := b.sh(t, made.Ref, `cat /proxy; echo "$http_proxy"`); got != want+"\n" {
+		t.Errorf("got %q, want %q in the build and none after", got, want)
+	}
+	history, err := b.client.ImageHistory(t.Context(), made.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprintf("%+v %+v", b.inspect(t, made.Ref).Config, history); strings.Contains(text, "hunter2") {
+		t.Errorf("the proxy's password is in the image: %s", text)
 	}
 }
 
