@@ -37,6 +37,7 @@ const (
 	roleBomb          = "bomb"           // makes as many processes as it can, for ever
 	roleKillAll       = "kill-all"       // is the first process of its namespace, where a command kills all others
 	roleNoProc        = "no-proc"        // has no /proc
+	roleReserve       = "reserve"        // tells its threads and processors
 	roleHeadless      = "headless"       // ignores TERM, ends its first thread and lives on in another
 )
 
@@ -71,6 +72,11 @@ func play(role, dir string) error {
 		return exhausted(dir)
 	case roleKillAll:
 		return killAll(dir)
+	case roleReserve:
+		posix.Reserve()
+		threads, err := ownThreads()
+		fmt.Println(threads, runtime.GOMAXPROCS(0))
+		return err
 	case roleNoProc:
 		return withoutProc(dir)
 	}
