@@ -181,10 +181,11 @@ func TestACallerOfAWedgedEngineThatGivesUpIsNotHeldByAnother(t *testing.T) {
 	group.Go(func() { _ = e.Query(other, "asking", info) })
 	defer group.Wait()
 	defer giveUp()
-	for e.checking <- struct{}{}; ; { // until the other holds it
-		<-e.checking
-		break
-	}
+	within(t, func() {
+		for len(e.checking) == 0 { // until the other holds it
+			time.Sleep(time.Millisecond)
+		}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	within(t, func() {

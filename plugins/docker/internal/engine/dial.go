@@ -109,7 +109,7 @@ func (ep endpoint) dialPlain(ctx context.Context) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &sshConn{conn}, nil
+		return newSSHConn(conn), nil
 	case ep.network == "npipe":
 		// Only the client has the pipe's dialer on every system.
 		c, err := client.NewClientWithOpts(client.WithHost(ep.host))

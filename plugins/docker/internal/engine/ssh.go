@@ -5,7 +5,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types"
@@ -17,32 +18,52 @@ const sshReasonTimeout = 2 * time.Second
 
 // sshConn is a connection through the program ssh. It sees to it that what ssh
 // says when it cannot connect is told, and that its end is about the way to the
-// engine.
-type sshConn struct{ net.Conn }
+// engine. Whoever reads learns it: a write finds only a pipe that has no reader.
+type sshConn struct {
+	net.Conn
+	closed atomic.Bool
+
+	once  sync.Once
+	ended chan struct{} // closed when cause is set
+	cause error
+}
+
+func newSSHConn(conn net.Conn) *sshConn { return &sshConn{Conn: conn, ended: make(chan struct{})} }
 
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	return n, sshError(err)
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
+		return n, err
+	}
+	err = &unreachableError{reason: err.Error()}
+	c.once.Do(func() {
+		c.cause = err
+		close(c.ended)
+	})
+	return n, err
 }
 
 func (c *sshConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if errors.Is(err, syscall.EPIPE) {
-		// Only reading tells the reason. Close ends it.
-		timer := time.AfterFunc(sshReasonTimeout, func() { c.Conn.Close() })
-		defer timer.Stop()
-		if _, reason := c.Conn.Read(make([]byte, 1)); reason != nil && !errors.Is(reason, io.EOF) {
-			err = reason
-		}
+	if err == nil || c.closed.Load() {
+		return n, err
 	}
-	return n, sshError(err)
+	// Somebody who reads may have been told already, or we are.
+	timer := time.AfterFunc(sshReasonTimeout, func() { c.Close() })
+	defer timer.Stop()
+	_, _ = c.Read(make([]byte, 1))
+	select {
+	case <-c.ended:
+		return n, c.cause
+	case <-time.After(sshReasonTimeout):
+		return n, &unreachableError{reason: err.Error()}
+	}
 }
 
-func sshError(err error) error {
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	return &unreachableError{reason: err.Error()}
+// Close ends both directions.
+func (c *sshConn) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
 }
 
 // CloseWrite ends one direction.

@@ -79,7 +79,7 @@ func credentialsFor(ctx context.Context, domain string) (found, error) {
 	if auth == (types.AuthConfig{}) {
 		if name := cmp.Or(file.CredentialHelpers[key], file.CredentialsStore); name != "" {
 			from = helperPrefix + name
-			if auth, err = askHelper(ctx, from, key); err != nil {
+			if auth, err = askHelper(ctx, helperTimeout, from, key); err != nil {
 				if ctx.Err() != nil {
 					return found{}, context.Cause(ctx)
 				}
@@ -111,8 +111,8 @@ func withoutHelpers(file *configfile.ConfigFile) *configfile.ConfigFile {
 }
 
 // askHelper asks a credential helper. None is no error.
-func askHelper(ctx context.Context, program, key string) (types.AuthConfig, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, helperTimeout, fmt.Errorf("it has not answered within %v", helperTimeout))
+func askHelper(ctx context.Context, limit time.Duration, program, key string) (types.AuthConfig, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not answered within %v", limit))
 	defer cancel()
 	answer, err := client.Get(func(args ...string) client.Program {
 		cmd := exec.CommandContext(ctx, program, args...)

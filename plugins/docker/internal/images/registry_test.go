@@ -4,14 +4,10 @@ package images
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -140,11 +136,6 @@ func (r *testRegistry) pushIndex(t *testing.T, tag string, architectures ...stri
 	return r.ref(tag)
 }
 
-const (
-	user     = "ishmael"
-	password = "call-me-s3cret"
-)
-
 // wantPassword answers only those who know it.
 func wantPassword(w http.ResponseWriter, r *http.Request) bool {
 	gotUser, gotPassword, ok := r.BasicAuth()
@@ -192,24 +183,6 @@ func (r *testRegistry) damage(w http.ResponseWriter, req *http.Request) bool {
 	w.Header().Set("Docker-Content-Digest", resp.Header.Get("Docker-Content-Digest"))
 	_, _ = io.Copy(w, bytes.NewReader(content))
 	return true
-}
-
-// configure writes a configuration of Docker's own client.
-func configure(t *testing.T, config map[string]any) {
-	t.Helper()
-	dir := t.TempDir()
-	content, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("DOCKER_CONFIG", dir)
-}
-
-func basic(user, password string) map[string]any {
-	return map[string]any{"auth": base64.StdEncoding.EncodeToString([]byte(user + ":" + password))}
 }
 
 func open(t *testing.T) *Images {
