@@ -192,7 +192,7 @@ func (c *cache) open(ws Workspace) (e *entry, err error) {
 			return fmt.Errorf("workspace %s: its working directory %q is not absolute and canonical", id, dir)
 		}
 		target, _ := ws.(relay.Target)
-		e = &entry{id: id, ws: ws, target: target, incarnation: ws.Incarnation(), workingDir: dir, features: workspaceFeatures(ws)}
+		e = &entry{id: id, ws: ws, target: target, incarnation: ws.Incarnation(), workingDir: dir, features: c.server.workspaceFeatures(ws)}
 		return nil
 	})
 	return e, err

@@ -110,15 +110,24 @@ func (s *server) typeFeatures() workspace.Features {
 		defer func() { _ = recover() }()
 		announced(s.def.workspace, features)
 	}()
+	s.durable(s.def.workspace, features)
 	return features
 }
 
 // workspaceFeatures are those of one workspace.
-func workspaceFeatures(ws Workspace) workspace.Features {
+func (s *server) workspaceFeatures(ws Workspace) workspace.Features {
 	features := methodFeatures(ws)
 	announced(ws, features)
 	withheld(ws, features)
+	s.durable(ws, features)
 	return features
+}
+
+// durable adds that runs can be attached, if this plugin keeps them.
+func (s *server) durable(ws Workspace, features workspace.Features) {
+	if _, relayed := ws.(relay.Target); !relayed && s.def.durableRuns && features.Has(workspace.FeatureCommands) {
+		features[workspace.FeatureAttachRun] = true
+	}
 }
 
 // methodFeatures are those that ws has by its methods. One whose calls are relayed
@@ -148,8 +157,8 @@ func methodFeatures(ws Workspace) workspace.Features {
 	return features
 }
 
-// announced adds what ws announces. Runs cannot be attached through this SDK
-// yet, whatever a workspace says.
+// announced adds what ws announces. Whether runs can be attached is the SDK's to
+// say, unless calls on ws are relayed.
 func announced(ws Workspace, features workspace.Features) {
 	announcer, ok := ws.(Announcer)
 	if !ok {

@@ -39,6 +39,11 @@ type Plugin[C any] struct {
 	// Environment lists the variables that the plugin reads by convention:
 	// exact names, or a prefix with one trailing *.
 	Environment []string
+	// DurableRuns has commands outlive the streams that carry them, for as long
+	// as this process lives: [workspace.FeatureAttachRun] is announced of every
+	// workspace that runs commands (contract B3). It is for a process that
+	// outlives its hosts, such as one inside of a container.
+	DurableRuns bool
 	// Logger is what [Plugin.Register] logs to; nil is errors alone, on stderr.
 	// [Serve] has its own.
 	Logger hclog.Logger

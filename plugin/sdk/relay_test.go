@@ -139,7 +139,7 @@ func TestRelayedRun(t *testing.T) {
 // relay can carry.
 func TestRelayedFeatures(t *testing.T) {
 	ws := &guarded{bare: newBare(), features: []workspace.Feature{workspace.FeatureCommands, workspace.FeatureAttachRun, "teleport"}}
-	if got := fmt.Sprint(wire.FromFeatures(workspaceFeatures(ws))); got != "[attach-run commands]" {
+	if got := fmt.Sprint(wire.FromFeatures((&server{}).workspaceFeatures(ws))); got != "[attach-run commands]" {
 		t.Errorf("features %s", got)
 	}
 	client := serveProvider(t, providing(ws))

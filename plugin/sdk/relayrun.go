@@ -21,9 +21,9 @@ const (
 	// stopped the command: the grace, as long again for what survives, and less on
 	// top than a host gives to its plugin (contract C5).
 	guestStopWait = 2*workspace.StopGrace + 500*time.Millisecond
-	// takenWait is how long a stream stays open after its outcome for the word that
-	// this was taken: as long as a host may take to come back.
-	takenWait = 10 * time.Second
+	// guestEndWait is how long a guest may take to end a stream after its outcome,
+	// when the host has no more to say.
+	guestEndWait = 2 * time.Second
 )
 
 // errClosingRelay ends the stream of a run that goes on in its guest.
@@ -44,14 +44,17 @@ type relayedRun struct {
 	full  time.Duration // the whole timeout
 
 	// What the messages must agree with.
-	mu            sync.Mutex
-	attaching     bool // the guest is to say first what it still holds
-	started, over bool
-	received      [2]int64
-	taken         [2]int64 // by the host
-	takenAnew     bool     // the host is to tell what it has taken
-	stdinSent     int64
-	stdinTaken    int64
+	mu         sync.Mutex
+	attaching  bool // the guest is to say first what it still holds
+	started    bool
+	received   [2]int64
+	taken      [2]int64 // by the host
+	takenAnew  bool     // the host is to tell what it has taken
+	stdinSent  int64
+	stdinTaken int64
+	// Of the end: the outcome was handed on, and the host has no more to say.
+	over, hostDone bool
+	bound          *time.Timer
 }
 
 func (s *server) newRelayedRun(e *entry, host runStream) *relayedRun {
@@ -145,7 +148,7 @@ func (r *relayedRun) relay(connecting context.Context, first func(*berthv1.Works
 		return r.end(err)
 	}
 	defer r.call.release()
-	defer r.cancel() // before the release
+	defer r.leave() // before the release
 	if r.guest, err = open(r.call.conn.Client, r.ctx, guestLimit); err != nil {
 		return r.end(r.call.failure(r.ctx, err))
 	}
@@ -173,20 +176,48 @@ func (r *relayedRun) relay(connecting context.Context, first func(*berthv1.Works
 		}
 		if out.GetOutcome() != nil {
 			r.awaitTaken()
-			return nil
+			return nil // whatever the guest says after it
 		}
 	}
 }
 
+// leave breaks the stream to the guest, if it has not ended.
+func (r *relayedRun) leave() {
+	r.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bound != nil {
+		r.bound.Stop()
+	}
+}
+
 // awaitTaken lets the host's word that it took the outcome reach the guest, which
-// then ends its stream.
+// then ends its stream. A host may take its time, a guest may not.
 func (r *relayedRun) awaitTaken() {
-	timer := time.AfterFunc(takenWait, r.cancel)
-	defer timer.Stop()
+	r.mu.Lock()
+	r.over = true
+	r.boundEnd()
+	r.mu.Unlock()
 	for {
 		if _, err := r.guest.Recv(); err != nil {
 			return
 		}
+	}
+}
+
+// hostIsDone notes that the host says nothing more that matters.
+func (r *relayedRun) hostIsDone() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hostDone = true
+	r.boundEnd()
+}
+
+// boundEnd sets a bound to the guest's end once nothing else is waited for. The
+// caller holds r.mu.
+func (r *relayedRun) boundEnd() {
+	if r.over && r.hostDone && r.bound == nil {
+		r.bound = time.AfterFunc(guestEndWait, r.cancel)
 	}
 }
 
@@ -226,6 +257,7 @@ func (r *relayedRun) fromHost() {
 		m, err := r.host.Recv()
 		if errors.Is(err, io.EOF) {
 			_ = r.guest.CloseSend() // Recv tells how that goes on
+			r.hostIsDone()
 			return
 		}
 		if err != nil {
@@ -247,6 +279,9 @@ func (r *relayedRun) fromHost() {
 		}
 		if r.guest.Send(m) != nil {
 			return // Recv tells
+		}
+		if m.GetTaken().GetOutcome() {
+			r.hostIsDone()
 		}
 	}
 }

@@ -9,18 +9,7 @@ import (
 
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
-	"github.com/berth-dev/berth/shared/workspace"
 )
-
-// ListRuns tells the runs whose outcome was not taken.
-func (s *server) ListRuns(req *berthv1.ListRunsRequest, stream listRunsStream) error {
-	return s.withWorkspace(stream.Context(), req.GetWorkspace(), func(e *entry) error {
-		if e.target != nil && e.features.Has(workspace.FeatureAttachRun) {
-			return s.relayListRuns(e, stream)
-		}
-		return unsupported("listing runs: this workspace keeps none")
-	})
-}
 
 type listRunsStream = grpc.ServerStreamingServer[berthv1.ListRunsResponse]
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"regexp"
@@ -44,18 +43,22 @@ var runIDPattern = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 
 type runStream = grpc.BidiStreamingServer[berthv1.RunRequest, berthv1.RunResponse]
 
-// run is one command and its stream. Its goroutines: the handler sends, one
-// receives, one supervises; while the command lives, one for each output, for
-// its input, its signals and its end.
+// run is one command. Its goroutines: one supervises; while the command lives,
+// one for each output, for its input, its signals and its end. The streams that
+// carry it, see [link], have their own. Without Plugin.DurableRuns there is just one
+// stream, and its end is the run's.
 type run struct {
-	server *server
-	stream runStream
-	start  *berthv1.RunStart
-	id     string
+	server  *server
+	start   *berthv1.RunStart
+	id      string
+	begun   time.Time
+	durable bool
 
 	stopper
-	ctx     context.Context // of the call, ended by a stop as well
+	ctx     context.Context // ended by a stop
 	stopped chan struct{}   // closed when nothing of the command is left, or given up
+
+	links links
 
 	window  *window
 	out     *outbox
@@ -80,11 +83,7 @@ func (s *server) Run(stream runStream) error {
 	if start == nil {
 		return fmt.Errorf("run: the first message is not start: %w", workspace.ErrInvalid)
 	}
-	r := &run{
-		server: s, start: start, id: start.GetRunId(),
-		stopper: stopper{stopCh: make(chan struct{})}, stopped: make(chan struct{}),
-		window: newWindow(), out: newOutbox(), stdin: newInbox(), signals: make(chan *berthv1.RunSignal, maxSignals), delivering: make(chan struct{}, 1),
-	}
+	r := s.newRun(start)
 	cmd, err := r.command()
 	if err != nil {
 		return r.refuse(stream, err)
@@ -98,106 +97,32 @@ func (s *server) Run(stream runStream) error {
 		return s.relayRun(e, stream, start)
 	}
 	cmd.Env = withEnviron(e.ws, cmd.Env)
-	r.stream = stream
-	r.ctx, r.cancel = context.WithCancel(stream.Context())
-	// A stream that breaks stops the run: it could not be attached again.
-	defer context.AfterFunc(stream.Context(), func() { r.stop(stopCanceled) })()
-	s.goSafely("run", r.receive)
+	ctx := stream.Context()
+	if r.durable {
+		ctx = context.WithoutCancel(ctx)
+	}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	l := r.firstLink(stream)
 	s.goSafely("run", func() { r.supervise(e, cmd) })
-	return r.send()
+	return l.carry()
+}
+
+func (s *server) newRun(start *berthv1.RunStart) *run {
+	r := &run{
+		server: s, start: start, id: start.GetRunId(), begun: time.Now(), durable: s.def.durableRuns,
+		stopper: stopper{stopCh: make(chan struct{})}, stopped: make(chan struct{}),
+		window: newWindow(), out: newOutbox(), stdin: newInbox(), signals: make(chan *berthv1.RunSignal, maxSignals), delivering: make(chan struct{}, 1),
+	}
+	r.out.keeps = r.durable
+	return r
 }
 
 // refuse answers a run that was not started.
 func (r *run) refuse(stream runStream, err error) error {
+	r.durable = false // there is nothing to keep
 	r.fail(err)
-	m, _ := r.out.next()
+	m, _ := r.out.next(nil)
 	return stream.Send(m)
-}
-
-// send empties the outbox into the stream, up to the outcome.
-func (r *run) send() error {
-	var broken error
-	for {
-		m, last := r.out.next()
-		if m == nil {
-			<-r.out.wake
-			continue
-		}
-		if broken == nil {
-			if broken = r.stream.Send(m); broken != nil {
-				r.stop(stopCanceled)
-			}
-		}
-		if last {
-			return broken
-		}
-	}
-}
-
-// receive hears the host until the call ends.
-func (r *run) receive() {
-	for {
-		m, err := r.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			// The host sends no more. It may still listen, but an input that is
-			// not complete never will be.
-			if r.start.GetStdin() && !r.stdin.complete() {
-				r.stop(stopInvalid(fmt.Errorf("the host closed the stream before the end of stdin: %w", workspace.ErrInvalid)))
-			}
-			return
-		}
-		if err != nil {
-			r.stop(stopCanceled)
-			return
-		}
-		if err := r.handle(m); err != nil {
-			r.stop(stopInvalid(err))
-		}
-	}
-}
-
-// handle takes one message. Those that it does not know mean nothing to it.
-func (r *run) handle(m *berthv1.RunRequest) error {
-	switch m := m.GetMessage().(type) {
-	case *berthv1.RunRequest_Start, *berthv1.RunRequest_Attach:
-		return fmt.Errorf("a second first message: %w", workspace.ErrInvalid)
-	case *berthv1.RunRequest_Stdin:
-		if !r.start.GetStdin() {
-			return fmt.Errorf("stdin for a command without one: %w", workspace.ErrInvalid)
-		}
-		return r.stdin.put(m.Stdin)
-	case *berthv1.RunRequest_StdinEnd:
-		if !r.start.GetStdin() {
-			return fmt.Errorf("stdin for a command without one: %w", workspace.ErrInvalid)
-		}
-		return r.stdin.end(m.StdinEnd)
-	case *berthv1.RunRequest_Signal:
-		if n := r.out.unsentResults(); n >= maxResults {
-			return fmt.Errorf("signal: the results of %d others have not been taken: %w", n, workspace.ErrInvalid)
-		}
-		if err := workspace.Signal(m.Signal.GetName()).Validate(); err != nil {
-			r.answer(m.Signal, err)
-			return nil
-		}
-		select {
-		case r.signals <- m.Signal:
-		default:
-			r.answer(m.Signal, fmt.Errorf("signal %s: %d others have not been delivered yet", m.Signal.GetName(), maxSignals))
-		}
-	case *berthv1.RunRequest_Stop:
-		r.stop(stopCanceled)
-	case *berthv1.RunRequest_Taken:
-		return r.window.take(m.Taken)
-	}
-	return nil
-}
-
-func (r *run) answer(sig *berthv1.RunSignal, err error) {
-	result := &berthv1.RunSignalResult{Sequence: sig.GetSequence()}
-	if err != nil {
-		result.Error = r.server.redactor.detail(wire.ToDetail(err))
-	}
-	r.out.put(&berthv1.RunResponse{Message: &berthv1.RunResponse_SignalResult{SignalResult: result}})
 }
 
 // supervise brings the run to its outcome, whatever the provider does.
@@ -228,7 +153,10 @@ const maxExitCode = 1<<31 - 1
 
 func (r *run) finish(outcome *berthv1.RunOutcome) {
 	outcome.StdoutEnd, outcome.StderrEnd = r.window.ends()
-	r.out.end(outcome)
+	if r.durable && !r.out.over() {
+		r.keep() // before it can be taken
+	}
+	r.out.finish(outcome)
 }
 
 // execute starts the command and sees it through.
@@ -241,7 +169,7 @@ func (r *run) execute(e *entry, cmd Command) {
 	case r.start.Script != nil && !e.features.Has(workspace.FeatureShell):
 		r.fail(unsupported("run: this workspace has no shell for a script"))
 		return
-	case r.start.GetDetached():
+	case r.start.GetDetached() && !r.durable:
 		r.fail(unsupported("run: detached"))
 		return
 	}
@@ -254,7 +182,9 @@ func (r *run) execute(e *entry, cmd Command) {
 		r.fail(err)
 		return
 	}
-	defer r.server.runs.remove(id, r)
+	if !r.durable {
+		defer r.server.runs.remove(id, r)
+	}
 	if timeout := time.Duration(r.start.GetTimeoutNs()); timeout > 0 {
 		r.timer = time.AfterFunc(timeout, func() { r.stop(r.timedOut()) })
 		defer r.timer.Stop()

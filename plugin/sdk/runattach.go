@@ -2,7 +2,9 @@ package sdk
 
 import (
 	"fmt"
+	"io/fs"
 
+	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -27,8 +29,40 @@ func (s *server) AttachRun(stream runStream) error {
 		return err
 	}
 	defer s.cache.release(e)
-	if e.target != nil {
+	switch {
+	case e.target != nil:
 		return s.relayAttach(e, stream, attach)
+	case !s.def.durableRuns:
+		return unsupported("attaching to a run: this workspace keeps none")
 	}
-	return unsupported("attaching to a run: this workspace keeps none")
+	r, err := s.runs.find(e.id, attach.GetRunId())
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return fmt.Errorf("run %q of workspace %q is over, and its outcome was taken or not kept any longer: %w", attach.GetRunId(), e.id, fs.ErrNotExist)
+	}
+	l := newLink(r, stream)
+	if err := r.attach(l, [2]int64{stdout: attach.GetStdoutOffset(), stderr: attach.GetStderrOffset()}); err != nil {
+		return err
+	}
+	return l.carry()
+}
+
+// ListRuns tells the runs whose outcome was not taken.
+func (s *server) ListRuns(req *berthv1.ListRunsRequest, stream listRunsStream) error {
+	return s.withWorkspace(stream.Context(), req.GetWorkspace(), func(e *entry) error {
+		switch {
+		case !e.features.Has(workspace.FeatureAttachRun):
+			return unsupported("listing runs: this workspace keeps none")
+		case e.target != nil:
+			return s.relayListRuns(e, stream)
+		}
+		for _, r := range s.runs.list(e.id) {
+			if err := stream.Send(r.info()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -113,7 +113,7 @@ func TestOutboxPutsCrumbsTogether(t *testing.T) {
 		t.Errorf("%d messages", n)
 	}
 	var got [2]int
-	for m, _ := o.next(); m != nil; m, _ = o.next() {
+	for m, _ := o.next(nil); m != nil; m, _ = o.next(nil) {
 		for which, chunk := range [2]*berthv1.RunOutput{m.GetStdout(), m.GetStderr()} {
 			if chunk != nil {
 				if int(chunk.GetOffset()) != got[which] {
@@ -137,14 +137,14 @@ func TestOutboxPutsCrumbsOfBothOutputsTogether(t *testing.T) {
 		w.queue(o, i%2, room, []byte{byte(i / 2)})
 		want[i%2] = append(want[i%2], byte(i/2))
 		if i == 100 { // what is on its way must not change
-			m, _ := o.next()
+			m, _ := o.next(nil)
 			got[stdout] = append(got[stdout], m.GetStdout().GetData()...)
 		}
 	}
 	if n := len(o.messages); n > 4 {
 		t.Errorf("%d messages", n)
 	}
-	for m, _ := o.next(); m != nil; m, _ = o.next() {
+	for m, _ := o.next(nil); m != nil; m, _ = o.next(nil) {
 		for which, chunk := range [2]*berthv1.RunOutput{m.GetStdout(), m.GetStderr()} {
 			if chunk != nil && int(chunk.GetOffset()) != len(got[which]) {
 				t.Errorf("%s at %d, want %d", outputNames[which], chunk.GetOffset(), len(got[which]))

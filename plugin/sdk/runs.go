@@ -19,11 +19,12 @@ const rememberedRuns = 4096
 type registry struct {
 	mu     sync.Mutex
 	sets   map[string]*runSet // by workspace id
+	kept   []*run             // those that are over, in the order of their ends
 	closed bool
 }
 
 type runSet struct {
-	active     map[string]*run
+	active     map[string]*run // and over, but with an outcome that was not taken
 	relayed    map[*relayedRun]struct{}
 	used       map[string]struct{}
 	order      []string // of used, oldest first
@@ -99,6 +100,7 @@ func (g *registry) remove(id string, r *run) {
 	if set := g.sets[id]; set != nil && set.active[r.id] == r {
 		delete(set.active, r.id)
 	}
+	g.unkeep(r)
 }
 
 // find returns a run that is going, or nil for one that is over.
@@ -152,6 +154,10 @@ func (g *registry) drop(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if set := g.sets[id]; set != nil {
+		for _, r := range set.active {
+			g.unkeep(r)
+		}
+		set.active = map[string]*run{}
 		set.used = map[string]struct{}{}
 		set.order = nil
 	}

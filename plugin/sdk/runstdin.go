@@ -79,6 +79,18 @@ func (b *inbox) complete() bool {
 	return b.ended || b.closed
 }
 
+// inboxState is what another stream is told of the input.
+type inboxState struct {
+	taken         int64
+	ended, closed bool
+}
+
+func (b *inbox) state() inboxState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return inboxState{b.taken, b.ended, b.closed}
+}
+
 // close drops what is left.
 func (b *inbox) close() {
 	b.mu.Lock()

@@ -32,6 +32,7 @@ type window struct {
 	reserved int64    // by reads under way
 	waiting  int      // readers that wait for room
 	dropping bool
+	from     *outbox   // nobody takes from it: its oldest output makes room
 	progress time.Time // when a reader last had something to do
 }
 
@@ -52,6 +53,9 @@ func (w *window) reserve(want int) int {
 		room := wire.RunWindow - w.reserved
 		for i := range w.sent {
 			room -= w.sent[i] - w.taken[i]
+		}
+		if room < minRead && w.from != nil {
+			room += w.discard(minRead - room)
 		}
 		if room >= minRead || w.dropping {
 			n := max(min(int64(want), room), 0)
@@ -75,8 +79,29 @@ func (w *window) queue(out *outbox, which, n int, data []byte) {
 	w.change.Broadcast()
 }
 
-// take hears what the host has taken.
-func (w *window) take(m *berthv1.RunTaken) error {
+// overwrite has readers go on at the cost of the oldest output in out, or no more
+// if that is nil.
+func (w *window) overwrite(out *outbox) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.from = out
+	w.change.Broadcast()
+}
+
+// discard drops at least n bytes if there are as many, and returns how much room
+// that made.
+func (w *window) discard(n int64) (room int64) {
+	for which, base := range w.from.discard(n) {
+		if base > w.taken[which] {
+			room += base - w.taken[which]
+			w.taken[which] = base
+		}
+	}
+	return room
+}
+
+// take hears what the host has taken, which out need not keep.
+func (w *window) take(out *outbox, m *berthv1.RunTaken) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for which, offset := range [2]int64{stdout: m.GetStdoutOffset(), stderr: m.GetStderrOffset()} {
@@ -84,6 +109,7 @@ func (w *window) take(m *berthv1.RunTaken) error {
 			return fmt.Errorf("the host took %d bytes of %s, %d were sent: %w", offset, outputNames[which], w.sent[which], workspace.ErrInvalid)
 		}
 		w.taken[which] = max(w.taken[which], offset)
+		out.release(which, offset)
 	}
 	w.change.Broadcast()
 	return nil
@@ -114,112 +140,4 @@ func (w *window) idle() time.Duration {
 		return 0
 	}
 	return time.Since(w.progress)
-}
-
-// outbox is what is on its way to the host. Its output is bounded by the window.
-type outbox struct {
-	mu         sync.Mutex
-	messages   []*berthv1.RunResponse
-	last       [2]*berthv1.RunOutput  // of messages, the last of each output
-	results    int                    // of messages, results of signals
-	stdinTaken *berthv1.RunStdinTaken // only the latest
-	outcome    *berthv1.RunOutcome
-	ended      bool
-	wake       chan struct{}
-}
-
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
-
-// update changes the box, unless its outcome is in, and wakes the sender.
-func (o *outbox) update(change func()) (done bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return false
-	}
-	change()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-func (o *outbox) put(m *berthv1.RunResponse) {
-	o.update(func() {
-		o.messages = append(o.messages, m)
-		if m.GetSignalResult() != nil {
-			o.results++
-		}
-	})
-}
-
-// unsentResults is how many results of signals have not been sent.
-func (o *outbox) unsentResults() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.results
-}
-
-// output queues bytes, which it copies, and reports whether it did. Those of a
-// command that writes one at a time, or by turns here and there, are put together
-// while they wait.
-func (o *outbox) output(which int, offset int64, data []byte) (done bool) {
-	return o.update(func() {
-		if last := o.last[which]; last != nil && len(last.Data)+len(data) <= wire.ChunkSize {
-			last.Data = append(last.Data, data...)
-			return
-		}
-		chunk := &berthv1.RunOutput{Offset: offset, Data: append([]byte(nil), data...)}
-		m := &berthv1.RunResponse{Message: &berthv1.RunResponse_Stdout{Stdout: chunk}}
-		if which == stderr {
-			m = &berthv1.RunResponse{Message: &berthv1.RunResponse_Stderr{Stderr: chunk}}
-		}
-		o.messages, o.last[which] = append(o.messages, m), chunk
-	})
-}
-
-func (o *outbox) tookStdin(offset int64, closed bool) {
-	o.update(func() { o.stdinTaken = &berthv1.RunStdinTaken{Offset: offset, Closed: closed} })
-}
-
-// end is the last that goes in.
-func (o *outbox) end(outcome *berthv1.RunOutcome) {
-	o.update(func() { o.outcome, o.ended = outcome, true })
-}
-
-// next is what is to be sent next, nil when there is nothing. After last there
-// is nothing more.
-func (o *outbox) next() (m *berthv1.RunResponse, last bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case len(o.messages) > 0:
-		m = o.messages[0]
-		o.messages[0] = nil
-		if o.messages = o.messages[1:]; len(o.messages) == 0 {
-			o.messages = nil
-		}
-		o.taken(m)
-		return m, false
-	case o.stdinTaken != nil:
-		m = &berthv1.RunResponse{Message: &berthv1.RunResponse_StdinTaken{StdinTaken: o.stdinTaken}}
-		o.stdinTaken = nil
-		return m, false
-	case o.outcome != nil:
-		return &berthv1.RunResponse{Message: &berthv1.RunResponse_Outcome{Outcome: o.outcome}}, true
-	}
-	return nil, false
-}
-
-// taken notes that m is on its way: nothing may be added to it.
-func (o *outbox) taken(m *berthv1.RunResponse) {
-	if m.GetSignalResult() != nil {
-		o.results--
-	}
-	for which, chunk := range [2]*berthv1.RunOutput{stdout: m.GetStdout(), stderr: m.GetStderr()} {
-		if chunk != nil && chunk == o.last[which] {
-			o.last[which] = nil
-		}
-	}
 }

@@ -57,6 +57,8 @@ func reflectSchema(t reflect.Type) (*configSchema, error) {
 		DoNotReference:             true, // hosts look for annotations at the property itself
 		ExpandedStruct:             true,
 		RequiredFromJSONSchemaTags: true,
+		// By default a type goes by its bare name, and two packages' Configs are one.
+		Namer: func(t reflect.Type) string { return t.PkgPath() + "." + t.Name() },
 	}
 	root := reflector.ReflectFromType(t)
 	s := &configSchema{root: root, fields: map[string]configField{}}

@@ -48,6 +48,7 @@ type definition struct {
 	name, version string
 	workspace     Workspace
 	environment   []string
+	durableRuns   bool
 	schema        func() (*configSchema, error)
 	// newProvider decodes the configuration strictly and calls New.
 	newProvider func(ctx context.Context, schema *configSchema, raw json.RawMessage, env Env) (Provider, map[string]string, error)
@@ -62,6 +63,7 @@ func (p Plugin[C]) definition() definition {
 		version:     p.Version,
 		workspace:   p.Workspace,
 		environment: p.Environment,
+		durableRuns: p.DurableRuns,
 		schema: sync.OnceValues(func() (*configSchema, error) {
 			return reflectSchema(reflect.TypeFor[C]())
 		}),
@@ -105,6 +107,9 @@ type server struct {
 	// calls are those that are being answered.
 	calls tasks
 
+	// As the constants of these names.
+	orphanWait, outcomeWait time.Duration
+
 	mu         sync.Mutex
 	state      *configured // nil before Configure
 	configures bool        // one Configure is under way
@@ -121,7 +126,7 @@ type configured struct {
 
 func newServer(def definition, logger hclog.Logger, redactor *redactor) *server {
 	alive, end := context.WithCancel(context.Background())
-	s := &server{def: def, logger: logger, redactor: redactor, alive: alive, end: end, runs: newRegistry()}
+	s := &server{def: def, logger: logger, redactor: redactor, alive: alive, end: end, runs: newRegistry(), orphanWait: orphanWait, outcomeWait: outcomeWait}
 	s.cache = newCache(s)
 	return s
 }
