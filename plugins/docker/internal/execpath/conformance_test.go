@@ -1,0 +1,35 @@
+//go:build docker
+
+package execpath_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-dev/berth/host/hosttest"
+	"github.com/berth-dev/berth/plugin/sdk/conformance"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestContract is the whole suite, in every kind of container.
+func TestContract(t *testing.T) {
+	readOnly := box{readOnly: true, tmpfs: map[string]string{"/tmp": "mode=1777"}}
+	for name, b := range map[string]box{
+		"busybox":                     {image: "busybox"},
+		"busybox as a user":           {image: "busybox", user: "1000"},
+		"debian":                      {image: "debian"},
+		"debian as a user":            {image: "debian", user: "1000"},
+		"busybox on a read-only root": {image: "busybox", user: "1000", readOnly: readOnly.readOnly, tmpfs: readOnly.tmpfs},
+		"debian on a read-only root":  {image: "debian", readOnly: readOnly.readOnly, tmpfs: readOnly.tmpfs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hosttest.New(t, map[string]hosttest.Registrar{"execpath": plugin(t, b)})
+			report := conformance.Test(t, conformance.Options{Host: h, Provider: "execpath"})
+			if n := report.Count(conformance.Checked); n < 100 {
+				t.Errorf("%d checks were made", n)
+			}
+		})
+	}
+}
