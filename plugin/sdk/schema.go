@@ -58,7 +58,7 @@ func reflectSchema(t reflect.Type) (*configSchema, error) {
 		ExpandedStruct:             true,
 		RequiredFromJSONSchemaTags: true,
 		// By default a type goes by its bare name, and two packages' Configs are one.
-		Namer: func(t reflect.Type) string { return t.PkgPath() + "." + t.Name() },
+		Namer: typeName,
 	}
 	root := reflector.ReflectFromType(t)
 	s := &configSchema{root: root, fields: map[string]configField{}}
@@ -71,6 +71,14 @@ func reflectSchema(t reflect.Type) (*configSchema, error) {
 	}
 	s.text = text
 	return s, nil
+}
+
+// typeName is empty for a type without a name, which stands where it is used.
+func typeName(t reflect.Type) string {
+	if t.Name() == "" {
+		return ""
+	}
+	return t.PkgPath() + "." + t.Name()
 }
 
 // checkConfigType refuses what cannot be a configuration, before the reflector
