@@ -1,39 +1,27 @@
 package runtimes
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 
 	"github.com/invopop/jsonschema"
 )
 
-// Config is the key `runtime` in a configuration struct: its schema tells the
-// host what may stand there, and which of it is secret.
-type Config struct{ raw json.RawMessage }
+// Config is the key `runtime` in a configuration struct, as JSON: its schema tells
+// the host what may stand there, and which of it is secret.
+type Config json.RawMessage
 
 // Given says whether the configuration has the key.
-func (c Config) Given() bool { return len(c.raw) > 0 }
+func (c Config) Given() bool { return len(c) > 0 && string(c) != "null" }
 
 // Parse is [Parse] of what was given.
-func (c Config) Parse() (Runtime, error) { return Parse(c.raw) }
+func (c Config) Parse() (Runtime, error) { return Parse(json.RawMessage(c)) }
 
 // UnmarshalJSON keeps the text for Parse.
-func (c *Config) UnmarshalJSON(raw []byte) error {
-	c.raw = nil
-	if !bytes.Equal(raw, []byte("null")) {
-		c.raw = bytes.Clone(raw)
-	}
-	return nil
-}
+func (c *Config) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(c).UnmarshalJSON(raw) }
 
 // MarshalJSON gives the text back.
-func (c Config) MarshalJSON() ([]byte, error) {
-	if !c.Given() {
-		return []byte("null"), nil
-	}
-	return c.raw, nil
-}
+func (c Config) MarshalJSON() ([]byte, error) { return json.RawMessage(c).MarshalJSON() }
 
 // JSONSchema allows a name or an object.
 func (Config) JSONSchema() *jsonschema.Schema {
