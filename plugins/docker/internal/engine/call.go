@@ -61,7 +61,7 @@ func (e *Engine) call(ctx, limited context.Context, doing string, call func(cont
 	if errdefs.IsInvalidArgument(err) && strings.Contains(err.Error(), "client version") && strings.Contains(err.Error(), "too new") {
 		// An older engine has taken the other's place. The next call agrees with it.
 		e.client.CompareAndSwap(c, nil)
-		err = fmt.Errorf("the engine has been replaced by an older one: %v: %w", err, workspace.ErrTransient)
+		err = fmt.Errorf("the engine has been replaced by an older one: %s: %w", err.Error(), workspace.ErrTransient)
 	}
 	return e.Error(ctx, doing, err)
 }

@@ -87,7 +87,7 @@ func (x *Exec) Copy(stdout, stderr io.Writer) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("%s: %v: %w", doing, err, workspace.ErrTransient)
+			return fmt.Errorf("%s: %s: %w", doing, err.Error(), workspace.ErrTransient)
 		}
 		to := stdout
 		switch stream {

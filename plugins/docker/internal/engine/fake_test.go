@@ -117,7 +117,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // t.TempDir may be longer than a socket's may be.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "berth")
+	dir, err := os.MkdirTemp("", "berth") //nolint:usetesting // short: it is for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +207,8 @@ func openFake(t *testing.T, f *fake) *Engine {
 
 // frame is a piece of output as an engine sends it.
 func frame(stream stdcopy.StdType, content string) []byte {
-	header := make([]byte, frameHeader)
-	header[0] = byte(stream)
-	binary.BigEndian.PutUint32(header[lengthAt:], uint32(len(content)))
-	return append(header, content...)
+	header := []byte{byte(stream), 0, 0, 0}
+	return append(binary.BigEndian.AppendUint32(header, uint32(len(content))), content...)
 }
 
 // hijacks takes the connection of a request over, as the start of an exec does,

@@ -76,7 +76,7 @@ func contextName() (name, from string, err error) {
 	if err != nil {
 		// Docker's own client warns and takes the default engine, which may not be
 		// the one that is meant.
-		return "", "", fmt.Errorf("docker engine: which context is in use: %v: mend the file, or set %s: %w", err, envHost, workspace.ErrInvalid)
+		return "", "", fmt.Errorf("docker engine: which context is in use: %s: mend the file, or set %s: %w", err.Error(), envHost, workspace.ErrInvalid)
 	}
 	return cmp.Or(file.CurrentContext, defaultContext), filepath.Join(dir, config.ConfigFileName), nil
 }

@@ -59,7 +59,7 @@ func credentialsFor(ctx context.Context, domain string) (found, error) {
 	dir := engine.ConfigDir()
 	file, err := config.Load(dir)
 	if err != nil {
-		return found{}, fmt.Errorf("the credentials for %s: %v: mend the file: %w", domain, err, workspace.ErrInvalid)
+		return found{}, fmt.Errorf("the credentials for %s: %s: mend the file: %w", domain, err.Error(), workspace.ErrInvalid)
 	}
 	if !file.ContainsAuth() {
 		file.CredentialsStore = credentials.DetectDefaultStore(file.CredentialsStore)
@@ -72,7 +72,7 @@ func credentialsFor(ctx context.Context, domain string) (found, error) {
 	from := filepath.Join(dir, config.ConfigFileName)
 	if os.Getenv(configfile.DockerEnvConfigKey) != "" {
 		if auth, err = withoutHelpers(file).GetAuthConfig(key); err != nil {
-			return found{}, fmt.Errorf("the credentials for %s in %s: %v: %w", domain, configfile.DockerEnvConfigKey, err, workspace.ErrInvalid)
+			return found{}, fmt.Errorf("the credentials for %s in %s: %s: %w", domain, configfile.DockerEnvConfigKey, err.Error(), workspace.ErrInvalid)
 		}
 		from = configfile.DockerEnvConfigKey
 	}
@@ -86,7 +86,7 @@ func credentialsFor(ctx context.Context, domain string) (found, error) {
 				return found{from: from, failed: err}, nil
 			}
 		} else if auth, err = credentials.NewFileStore(file).Get(key); err != nil {
-			return found{}, fmt.Errorf("the credentials for %s in %s: %v: %w", domain, from, err, workspace.ErrInvalid)
+			return found{}, fmt.Errorf("the credentials for %s in %s: %s: %w", domain, from, err.Error(), workspace.ErrInvalid)
 		}
 	}
 	if auth == (types.AuthConfig{}) {
@@ -139,6 +139,7 @@ func askHelper(ctx context.Context, limit time.Duration, program, key string) (t
 // helperProgram runs a credential helper with a limit on what it writes.
 type helperProgram struct{ cmd *exec.Cmd }
 
+// Input gives the helper its input.
 func (h *helperProgram) Input(in io.Reader) { h.cmd.Stdin = in }
 
 // Output returns what the helper writes. If it fails, that is its reason, which

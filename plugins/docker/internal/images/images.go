@@ -45,7 +45,7 @@ func New(eng *engine.Engine) *Images {
 func (s *Images) Ensure(ctx context.Context, ref string, report func(sdk.Progress)) (image.InspectResponse, error) {
 	parsed, err := reference.ParseAnyReference(ref)
 	if err != nil {
-		return image.InspectResponse{}, fmt.Errorf("image %q: %v; it has to be like python:3.12-slim or registry.example.com/team/image:tag: %w", ref, err, workspace.ErrInvalid)
+		return image.InspectResponse{}, fmt.Errorf("image %q: %s; it has to be like python:3.12-slim or registry.example.com/team/image:tag: %w", ref, err.Error(), workspace.ErrInvalid)
 	}
 	found, err := s.inspect(ctx, ref)
 	if !errdefs.IsNotFound(err) {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -66,7 +67,7 @@ func (f *fakeEngine) arrives() {
 // openFake opens the images of a fake engine.
 func openFake(t *testing.T, f *fakeEngine) *Images {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "berth") // a socket's path has to be short
+	dir, err := os.MkdirTemp("", "berth") //nolint:usetesting // short: it is for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestWhatGoesWrongInAPull(t *testing.T) {
 			images.silence = 200 * time.Millisecond
 			_, err := images.Ensure(t.Context(), imageRef, nil)
 			for _, kind := range []error{workspace.ErrInvalid, workspace.ErrTransient, workspace.ErrUnavailable, syscall.ENOSPC} {
-				if errors.Is(err, kind) != (kind == test.kind) {
+				if errors.Is(err, kind) != errors.Is(test.kind, kind) {
 					t.Errorf("errors.Is(%v, %v) is %v", err, kind, errors.Is(err, kind))
 				}
 			}
@@ -264,7 +265,7 @@ func TestProgressIsNotToldTooOften(t *testing.T) {
 		t.Errorf("it was told %d times", told)
 	}
 	for i := range 10 * layersLimit {
-		p.add(message{ID: fmt.Sprint(i), Status: "Downloading"}, now)
+		p.add(message{ID: strconv.Itoa(i), Status: "Downloading"}, now)
 	}
 	if len(p.layers) > layersLimit {
 		t.Errorf("%d layers are remembered", len(p.layers))

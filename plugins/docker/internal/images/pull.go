@@ -113,7 +113,7 @@ func follow(body io.Reader, name string, alive func(), report func(sdk.Progress)
 		alive()
 		var m message
 		if err := json.Unmarshal(line, &m); err != nil {
-			return fmt.Errorf("the engine says something that is no message of a pull: %v: %w", err, workspace.ErrTransient)
+			return fmt.Errorf("the engine says something that is no message of a pull: %s: %w", err.Error(), workspace.ErrTransient)
 		}
 		if err := m.failure(); err != nil {
 			return err

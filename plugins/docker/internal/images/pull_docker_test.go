@@ -247,7 +247,7 @@ func TestAPullThatFails(t *testing.T) {
 			r.answers(test.answer)
 			_, err := images.Ensure(t.Context(), test.ref, nil)
 			for _, kind := range []error{workspace.ErrInvalid, workspace.ErrTransient, workspace.ErrUnavailable, syscall.ENOSPC} {
-				if errors.Is(err, kind) != (kind == test.kind) {
+				if errors.Is(err, kind) != errors.Is(test.kind, kind) {
 					t.Errorf("errors.Is(%v, %v) is %v", err, kind, errors.Is(err, kind))
 				}
 			}
