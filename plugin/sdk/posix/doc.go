@@ -9,6 +9,8 @@
 //
 // It is no sandbox. The folder is where commands start and where relative paths
 // begin, nothing more: absolute paths and .. reach whatever the user can reach.
+// Inside a container the workspace is the whole machine, as WholeMachine in [Config]
+// says: then the folder may come and go.
 //
 // # Commands
 //
@@ -19,10 +21,20 @@
 // on (contract C8): their supervisor stays with them and drains what they write.
 // When the process that started the supervisors dies, however it dies, they stop
 // what is still running and end. Supervisors are used again; a few idle ones are
-// kept. A keeper, one more such process, is the parent of them all and stops
+// kept, and for some seconds as many as were needed at once. A keeper, one more
+// such process, is the parent of them all and stops
 // what is left by a supervisor that is itself killed; both go on when they are
-// stopped. Only a command that kills the keeper and then its supervisor escapes,
-// as it has the rights to: it is the same user.
+// stopped or sent a signal that would end a program. Only a command that kills the
+// keeper and then its supervisor escapes, as it has the rights to: it is the same
+// user. How it ended is unknown then, and so is what it left.
+//
+// Supervisors need /proc: without it commands are [errors.ErrUnsupported], and
+// files work. Where it hides other users' processes, what a command has started as
+// another user cannot be stopped, and is reported.
+//
+// Under a limit of processes that is used up, a command that cannot be started is
+// [workspace.ErrTransient], and those that run can be stopped. So that the process
+// that runs them survives it too, it calls [Reserve]; [PIDs] says what it takes.
 //
 // A command gets exactly the environment given, umask 022, no descriptor but its
 // three, the kernel's default resource limits, signal mask and dispositions, and

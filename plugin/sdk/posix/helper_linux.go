@@ -10,11 +10,12 @@ import (
 
 // helper is this process's side of a supervisor.
 type helper struct {
-	conn   *conn
-	pool   *pool
-	keeper *keeperConn // its parent
-	pid    int
-	done   chan struct{} // it has ended or was let go
+	conn      *conn
+	pool      *pool
+	keeper    *keeperConn // its parent
+	pid       int
+	done      chan struct{} // it has ended or was let go
+	idleSince time.Time     // of one in the pool, which holds its lock
 
 	mu      sync.Mutex
 	ready   bool     // it has what it needs; before, it has read nothing

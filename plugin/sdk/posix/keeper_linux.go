@@ -38,7 +38,7 @@ func keep(owner *port) int {
 		k.children, err = newChildren(unix.WEXITED | unix.WSTOPPED)
 	}
 	if err == nil {
-		err = makeThreads(keeperThreads)
+		err = makeThreads(helperThreads)
 	}
 	if err != nil {
 		return 2

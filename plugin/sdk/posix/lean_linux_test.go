@@ -1,12 +1,15 @@
 package posix_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/berth-dev/berth/plugin/sdk"
@@ -17,20 +20,19 @@ import (
 // have done all that makes a helper busy.
 func TestHelpersTakeFewThreads(t *testing.T) {
 	const commands = 20
-	supervisor := posix.PIDs(1) - posix.PIDs(0) + threadsOfC
-	most := posix.PIDs(commands) - reserved(t) + (1+commands)*threadsOfC
+	each := posix.PIDs(1) - posix.PIDs(0) + threadsOfC
 	count := func(when string) {
 		t.Helper()
-		all := 0
-		for _, pid := range ownHelpers(t) {
+		helpers, all := ownHelpers(t), 0
+		for _, pid := range helpers {
 			n := statusOf(t, pid, "Threads")
-			if all += n; n > supervisor+1 { // the keeper has one more
-				t.Errorf("%s: helper %d has %d threads", when, pid, n)
+			if all += n; n > each+1 { // one more on a machine that is so busy that it takes long to rest
+				t.Errorf("%s: helper %d has %d threads, want %d", when, pid, n, each)
 			}
 		}
-		t.Log(when, all, "threads in all, of at most", most)
-		if all > most || all == 0 {
-			t.Errorf("%s: %d threads, want at most %d", when, all, most)
+		t.Logf("%s: %d helpers have %d threads", when, len(helpers), all)
+		if most := len(helpers)*each + 2; all > most || all < len(helpers)*(each-threadsOfC) {
+			t.Errorf("%s: %d threads, want %d", when, all, len(helpers)*each)
 		}
 	}
 	ws := openWorkspace(t)
@@ -64,16 +66,22 @@ func readUntil(t *testing.T, p sdk.Process, end string) {
 // reserved is what PIDs has for a process itself, without any helper.
 func reserved(t *testing.T) int {
 	t.Helper()
-	return posix.PIDs(0) - (posix.PIDs(1) - posix.PIDs(0)) - 1
+	return posix.PIDs(0) - (posix.PIDs(1) - posix.PIDs(0))
 }
 
 // statusOf reads a number of a process's status.
 func statusOf(t *testing.T, pid int, name string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return 0 // it has ended
+	}
 	must(t, err)
 	found := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+)`).FindSubmatch(status)
-	if found == nil {
+	if found == nil { // a zombie has none
+		if strings.Contains(string(status), "\nState:\tZ") {
+			return 0
+		}
 		t.Fatalf("no %s in %s", name, status)
 	}
 	n, err := strconv.Atoi(string(found[1]))
@@ -85,14 +93,17 @@ func statusOf(t *testing.T, pid int, name string) int {
 // they collect no garbage.
 func TestSupervisorsUseUpBoundedMemory(t *testing.T) {
 	ws := openWorkspace(t)
-	large := map[string]string{"LARGE": strings.Repeat("x", 100<<10)}
+	large := map[string]string{}
+	for _, name := range []string{"A", "B", "C"} {
+		large[name] = strings.Repeat("x", 100<<10)
+	}
 	for range 150 {
 		run(t, ws, sdk.Command{Args: []string{"true"}, Env: large})
 		if _, err := ws.Start(t.Context(), sdk.Command{Args: []string{"true"}, Env: large, Dir: "gone"}); err == nil {
 			t.Fatal("started in a folder that is not there")
 		}
 	}
-	const most = 24 << 10 // 75 MiB without a bound
+	const most = 48 << 10 // hundreds without a bound
 	for _, pid := range ownHelpers(t) {
 		if got := statusOf(t, pid, "RssAnon"); got > most {
 			t.Errorf("helper %d has %d KiB of its own, want at most %d", pid, got, most)

@@ -3,7 +3,6 @@ package posix
 import (
 	"errors"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -59,7 +58,7 @@ func makeThreads(n int) error {
 		return err
 	}
 	var blocked sync.WaitGroup
-	for range n - 1 { // beside this one
+	for range n - 2 { // beside this one, and the one that looks for work while this waits
 		blocked.Go(func() {
 			var end [1]byte
 			for {
@@ -70,7 +69,7 @@ func makeThreads(n int) error {
 		})
 	}
 	for err == nil && have < n {
-		runtime.Gosched() // to one that then waits, until the monitor gives its processor back
+		_, _ = unix.Ppoll(nil, &unix.Timespec{Nsec: 300_000}, nil) // long enough for the monitor to see it
 		have, err = goThreads()
 	}
 	err = errors.Join(err, unix.Close(fds[writeEnd]))

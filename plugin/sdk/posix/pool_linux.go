@@ -7,10 +7,15 @@ import (
 )
 
 const (
-	// maxIdle is how many supervisors wait for the next command: 2 MB of their own
-	// each, beside what they share as the same binary, against the milliseconds
-	// that starting one takes.
-	maxIdle = 3
+	// minIdle is how many supervisors wait for the next command however long it
+	// takes: 2 MB of their own each, beside what they share as the same binary,
+	// against the milliseconds that starting one takes.
+	minIdle = 3
+	// maxIdle is how many wait while commands come and go.
+	maxIdle = 32
+	// idleFor is how long those beyond minIdle wait: as many commands at once as
+	// there were a moment ago may come again.
+	idleFor = 5 * time.Second
 	// helperTimeout is for an answer of a helper that needs only the processor.
 	// It is long: a machine may be busy, and nothing else can be done then.
 	helperTimeout = 30 * time.Second
@@ -19,11 +24,12 @@ const (
 // pool holds the supervisors of this process. It is empty and nothing runs
 // while no workspace is open.
 type pool struct {
-	mu     sync.Mutex
-	users  int // open workspaces, and commands that are not closed
-	all    map[*helper]struct{}
-	idle   []*helper
-	keeper *keeperConn
+	mu      sync.Mutex
+	users   int // open workspaces, and commands that are not closed
+	all     map[*helper]struct{}
+	idle    []*helper   // who has waited longest is first
+	surplus *time.Timer // lets those beyond minIdle go; nil while there are none
+	keeper  *keeperConn
 }
 
 // supervisors is one for the process, whatever the number of its workspaces,
@@ -47,6 +53,10 @@ func (p *pool) release() {
 	}
 	all, keeper := p.all, p.keeper
 	p.all, p.idle, p.keeper = nil, nil, nil
+	if p.surplus != nil {
+		p.surplus.Stop()
+		p.surplus = nil
+	}
 	p.mu.Unlock()
 	for h := range all {
 		h.hangUp()
@@ -76,11 +86,34 @@ func (p *pool) get() (*helper, error) {
 func (p *pool) put(h *helper) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ours := p.all[h]; ours && len(p.idle) < maxIdle {
-		p.idle = append(p.idle, h)
+	if _, ours := p.all[h]; !ours || len(p.idle) >= maxIdle {
+		h.hangUp()
 		return
 	}
-	h.hangUp()
+	h.idleSince = time.Now()
+	p.idle = append(p.idle, h)
+	if len(p.idle) > minIdle && p.surplus == nil {
+		p.surplus = time.AfterFunc(idleFor, p.trim)
+	}
+}
+
+// trim lets those go that are more than is needed.
+func (p *pool) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.surplus == nil {
+		return // everyone has gone
+	}
+	p.surplus = nil
+	for len(p.idle) > minIdle {
+		left := idleFor - time.Since(p.idle[0].idleSince)
+		if left > 0 {
+			p.surplus = time.AfterFunc(left, p.trim)
+			return
+		}
+		p.idle[0].hangUp()
+		p.idle = p.idle[1:]
+	}
 }
 
 func (p *pool) forget(h *helper) {

@@ -5,15 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// Threads of a helper that run Go code. All are made at the start, while they can
-// be: a Go process that needs one more under an exhausted limit of processes dies.
-// With a single processor (GOMAXPROCS=1) there is never more at once than this: the
-// loop in a system call, the wait for a child, one that runs Go code, as a
-// collection of garbage does, and where such a one has set a timer, the wait for
-// that. Supervisors collect none.
 const (
-	supervisorThreads = 3
-	keeperThreads     = 4
+	// helperThreads are those of a helper that run Go code. All are made at the
+	// start, while they can be: a Go process that needs one more under an exhausted
+	// limit of processes dies. With a single processor (GOMAXPROCS=1) there are at
+	// once the loop in a system call, the wait for a child and one that runs Go code
+	// or looks for some; that one may still be on its way to rest when the next is
+	// called for, hence one to spare.
+	helperThreads = 4
 	// monitorThread is the runtime's own, in every Go process.
 	monitorThread = 1
 )
@@ -39,7 +38,7 @@ const (
 // be added to the limit that a user asked for: what a limit leaves is nobody's in
 // particular, and a fork bomb takes that too.
 func PIDs(commands int) int {
-	return reservedThreads + keeperThreads + monitorThread + commands*(supervisorThreads+monitorThread)
+	return reservedThreads + (1+commands)*(helperThreads+monitorThread) // the keeper and the supervisors
 }
 
 // fileCalls bounds the calls of the file system that are made at once, if Reserve

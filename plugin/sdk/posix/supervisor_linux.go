@@ -67,7 +67,7 @@ func supervise(owner *port) int {
 		s.children, err = newChildren(unix.WEXITED)
 	}
 	if err == nil {
-		err = makeThreads(supervisorThreads)
+		err = makeThreads(helperThreads)
 	}
 	if err != nil {
 		return 2
