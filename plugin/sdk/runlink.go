@@ -208,6 +208,9 @@ func (l *link) receive() {
 		}
 		if err := l.handle(m); err != nil {
 			r.stop(stopInvalid(err))
+			if r.out.over() {
+				l.lose(err) // it is too late for an outcome that says so
+			}
 		}
 	}
 }
