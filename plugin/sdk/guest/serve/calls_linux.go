@@ -31,6 +31,7 @@ func newCalls(ctx context.Context, version string, ws *posix.Workspace, logger h
 	c := &calls{stop: func() {}}
 	sdk.Plugin[struct{}]{
 		Name: "guest", Version: version, Workspace: (*posix.Workspace)(nil), Logger: logger,
+		DurableRuns: true, // this process outlives whoever connects
 		New: func(context.Context, struct{}, sdk.Env) (sdk.Provider, error) {
 			return provider{machine{ws}}, nil
 		},
