@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,7 +119,9 @@ func commandText(info workspace.RunInfo) string {
 		words = slices.Clone(info.Args)
 	}
 	for i, word := range words {
-		words[i] = display.Name(word)
+		if words[i] = display.Name(word); words[i] == word && len(words) > 1 && strings.Contains(word, " ") {
+			words[i] = strconv.Quote(word) // where it begins and ends
+		}
 	}
 	return cut(strings.Join(words, " "), commandCell)
 }
