@@ -5,7 +5,7 @@ package posix
 import "golang.org/x/sys/unix"
 
 // caught is a signal's handler that does nothing; its address is in caughtAddr.
-func caught()
+func caught() //nolint:unused // by its address
 
 var caughtAddr uintptr
 

@@ -29,36 +29,28 @@ const (
 	roomEnv = "POSIX_TEST_ROOM"
 	// sharedEnv says that others' processes count for its limit.
 	sharedEnv = "POSIX_TEST_SHARED"
-	bombEnv   = "POSIX_TEST_BOMB"
 )
 
-// bombs take every process that can be had; $1 is this binary. One lets it be at
-// that, the other never ends trying.
-var bombs = map[string]string{
-	"shell":      `for i in 1 2 3 4; do sh -c 'while :; do (setsid sleep 987 &) ; done' & done 2>/dev/null; exec sleep 987`,
-	"relentless": roleEnv + "=" + roleBomb + ` exec "$1"`,
-}
+// bomb takes every process that can be had, and never ends trying, unlike a shell's
+// loop, which ends when it cannot fork; $1 is this binary.
+const bomb = roleEnv + "=" + roleBomb + ` exec "$1"`
 
 // TestExhaustedProcesses is of commands under a limit of processes that a bomb
 // among them has used up.
 func TestExhaustedProcesses(t *testing.T) {
-	for bomb := range bombs {
-		t.Run(bomb, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "posix-exhausted") //nolint:usetesting // others cannot enter a TempDir
-			must(t, err)
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			binary := filepath.Join(dir, "posix-role")
-			must(t, os.Rename(copySelf(t), binary), os.Chmod(dir, 0o777)) //nolint:gosec // the role is another user
-			cmd := roleCommand(binary, roleExhausted, dir, bombEnv+"="+bomb, roomEnv+"=40")
-			alone(cmd)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.HasSuffix(string(out), "fine\n") {
-				t.Errorf("%v: %s", err, out)
-			}
-			t.Logf("%s", out)
-			eventually(t, "nothing is left", func() bool { return len(processes(t, binary)) == 0 })
-		})
+	dir, err := os.MkdirTemp("", "posix-exhausted") //nolint:usetesting // others cannot enter a TempDir
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binary := filepath.Join(dir, "posix-role")
+	must(t, os.Rename(copySelf(t), binary), os.Chmod(dir, 0o777)) //nolint:gosec // the role is another user
+	cmd := roleCommand(binary, roleExhausted, dir, roomEnv+"=40")
+	alone(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), "fine\n") {
+		t.Errorf("%v: %s", err, out)
 	}
+	t.Logf("%s", out)
+	eventually(t, "nothing is left", func() bool { return len(processes(t, binary)) == 0 })
 }
 
 // alone makes a command the only one whose processes count for its limit.
@@ -110,8 +102,7 @@ func exhausted(dir string) error {
 	if err != nil {
 		return err
 	}
-	bomb := script(bombs[os.Getenv(bombEnv)], self)
-	p, err := ws.Start(context.Background(), bomb)
+	p, err := ws.Start(context.Background(), script(bomb, self))
 	if err != nil {
 		return fmt.Errorf("the bomb: %w", err)
 	}

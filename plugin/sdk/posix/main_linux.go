@@ -81,6 +81,6 @@ func makeThreads(n int) error {
 func goThreads() (int, error) {
 	var task unix.Stat_t
 	err := unix.Stat("/proc/self/task", &task)
-	const dots = 2                                      // the entries "." and ".."
-	return int(task.Nlink) - dots - runtimeThreads, err //nolint:unconvert // not the same type everywhere
+	const dots = 2 // the entries "." and ".."
+	return int(task.Nlink) - dots - runtimeThreads, err
 }

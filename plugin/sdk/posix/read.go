@@ -2,6 +2,7 @@ package posix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -110,7 +111,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		return 0, &fs.PathError{Op: "read", Path: r.path, Err: err}
 	}
 	n, err := r.Reader.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = &fs.PathError{Op: "read", Path: r.path, Err: cause(err)}
 	}
 	return n, err
