@@ -1,0 +1,160 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+
+	"github.com/berth-dev/berth/plugin/sdk"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// Attach opens an existing container, started if it is stopped or paused
+// (contract L3).
+func (p *provider) Attach(ctx context.Context, id string) (sdk.Workspace, error) {
+	if own := p.config.ContainerName; own != "" && id != own {
+		return nil, p.notConfigured("workspace", id)
+	}
+	c, found, err := p.find(ctx, p.containerName(id))
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("workspace %s: there is no container of that name: %w", id, workspace.ErrUnavailable)
+	}
+	if err := p.mayUse(c, id); err != nil {
+		return nil, err
+	}
+	ws, err := p.open(ctx, id, c)
+	if errors.Is(err, errVanished) {
+		return nil, fmt.Errorf("workspace %s: %w: %w", id, err, workspace.ErrUnavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("workspace %s: %w", id, err)
+	}
+	return ws, nil
+}
+
+// open starts a container if need be and connects to it. One that was made and
+// never started is prepared first, whoever made it: every step can be done twice.
+func (p *provider) open(ctx context.Context, id string, c container.InspectResponse) (sdk.Workspace, error) {
+	r, err := p.recordOf(c)
+	if err != nil {
+		return nil, err
+	}
+	started, err := p.start(ctx, c, r)
+	if errdefs.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: %w", errVanished, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ws, err := p.connect(ctx, id, started, r)
+	if err != nil && errdefs.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: %w", errVanished, err)
+	}
+	return ws, err
+}
+
+// recordOf is what the labels say, or for somebody else's container what can be
+// seen of it.
+func (p *provider) recordOf(c container.InspectResponse) (record, error) {
+	if isOurs(c.Config.Labels) {
+		return readRecord(c.Config.Labels)
+	}
+	return record{
+		Image: c.Config.Image, User: p.config.User, Guest: guestForeign,
+		WorkDir: firstOf(p.config.WorkDir, c.Config.WorkingDir, "/"),
+	}, nil
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// start brings a container to run, and returns what it is then.
+func (p *provider) start(ctx context.Context, c container.InspectResponse, r record) (container.InspectResponse, error) {
+	switch {
+	case c.State.Dead, c.State.Restarting, c.State.Status == container.StateRemoving:
+		return c, p.unusable(ctx, c)
+	case c.State.Paused:
+		sdk.Report(ctx, sdk.Progress{Text: "unpausing container " + nameOf(c)})
+		err := p.engine.Change(ctx, "unpausing container "+nameOf(c), func(ctx context.Context, api *client.Client) error {
+			err := api.ContainerUnpause(ctx, c.ID)
+			if errdefs.IsConflict(err) || errdefs.IsInternal(err) && strings.Contains(err.Error(), "is not paused") {
+				return nil // another was faster
+			}
+			return err
+		})
+		if err != nil {
+			return c, err
+		}
+		return p.inspect(ctx, c.ID)
+	case c.State.Running:
+		return c, nil
+	}
+	if neverStarted(c) && isOurs(c.Config.Labels) {
+		if err := p.prepare(ctx, c, r); err != nil {
+			return c, err
+		}
+	}
+	if err := p.startStopped(ctx, c, r); err != nil {
+		return c, err
+	}
+	started, err := p.inspect(ctx, c.ID)
+	if err != nil {
+		return c, err
+	}
+	if err := p.unusable(ctx, started); err != nil {
+		if r.Guest == guestInit && neverStarted(c) && !started.State.OOMKilled {
+			return started, &guestError{err}
+		}
+		return started, err
+	}
+	return started, nil
+}
+
+// startStopped starts a container. A guest that is not there, since somebody has
+// removed its volume, is put there again, once.
+func (p *provider) startStopped(ctx context.Context, c container.InspectResponse, r record) error {
+	doing := "starting container " + nameOf(c)
+	sdk.Report(ctx, sdk.Progress{Text: doing})
+	start := func() error {
+		return p.engine.Change(ctx, doing, func(ctx context.Context, api *client.Client) error {
+			return refused(api.ContainerStart(ctx, c.ID, container.StartOptions{}))
+		})
+	}
+	err := start()
+	if err == nil || !errors.Is(err, errNoProgram) {
+		return err
+	}
+	if r.Guest != guestInit {
+		return noKeeper(p.config, err)
+	}
+	if again := p.replaceGuest(ctx, c); again != nil {
+		return &guestError{errors.Join(err, again)}
+	}
+	if err = start(); errors.Is(err, errNoProgram) {
+		return &guestError{err}
+	}
+	return err
+}
+
+// incarnationOf tells one container from another of its name (contract L8). Where
+// its files end with each stop, it tells its starts apart too.
+func incarnationOf(c container.InspectResponse, r record) string {
+	if covered(c, r.WorkDir) {
+		return c.ID + "@" + c.State.StartedAt
+	}
+	return c.ID
+}

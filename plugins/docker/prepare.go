@@ -1,0 +1,201 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/client"
+
+	"github.com/berth-dev/berth/plugins/docker/internal/guestvolume"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// dirMode is that of a work directory that we make.
+const dirMode = 0o755
+
+// prepare does what a container needs before its first start: the guest in its
+// volume, and a work directory of the user's own.
+func (p *provider) prepare(ctx context.Context, c container.InspectResponse, r record) error {
+	if r.Guest == guestInit || r.Guest == guestExec {
+		if err := p.ensureGuest(ctx, c); err != nil {
+			return err
+		}
+	}
+	return p.makeWorkDir(ctx, c, r)
+}
+
+// ensureGuest makes sure that a container's guest volume holds the guest that
+// its label names. One of another version is not looked at: its own plugin did.
+func (p *provider) ensureGuest(ctx context.Context, c container.InspectResponse) error {
+	bin, ok, err := p.guestOf(ctx, c)
+	if err != nil || !ok {
+		return err
+	}
+	return p.volumes.Ensure(ctx, bin, c.ID, guestVolume, c.Image)
+}
+
+// replaceGuest looks at the volume again.
+func (p *provider) replaceGuest(ctx context.Context, c container.InspectResponse) error {
+	bin, ok, err := p.guestOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("its guest is of another version than this plugin's: %w", workspace.ErrUnavailable)
+	}
+	if err := p.volumes.Forget(ctx, bin.Digest); err != nil {
+		return err
+	}
+	return p.volumes.Ensure(ctx, bin, c.ID, guestVolume, c.Image)
+}
+
+// guestOf is our binary, if it is the one that the container was made with.
+func (p *provider) guestOf(ctx context.Context, c container.InspectResponse) (guestvolume.Binary, bool, error) {
+	system, err := p.architecture(ctx)
+	if err != nil {
+		return guestvolume.Binary{}, false, err
+	}
+	bin, err := p.binaries.binary(system)
+	if err != nil {
+		return guestvolume.Binary{}, false, nil //nolint:nilerr // then it is not ours
+	}
+	return bin, bin.Digest == c.Config.Labels[labelGuest], nil
+}
+
+// makeWorkDir makes the work directory, if the image has none, and gives it to
+// the container's user: through the archive, since there may be no shell in the
+// image, and as the engine itself would leave it to root. A volume that we have
+// for it is the user's in any case, for nobody else could write there.
+func (p *provider) makeWorkDir(ctx context.Context, c container.InspectResponse, r record) error {
+	if volume := workVolumeOf(c, r); volume != "" {
+		return p.giveVolume(ctx, c, r, volume)
+	}
+	if covered(c, r.WorkDir) {
+		return nil // in memory, which the archive does not reach: it has its options
+	}
+	missing, parent, err := p.missing(ctx, c, r.WorkDir)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	entries := make([]tar.Header, 0, len(missing))
+	name := ""
+	for i, element := range missing {
+		name = path.Join(name, element)
+		entry := directory(name)
+		if i == len(missing)-1 {
+			entry.Uid, entry.Gid = r.UID, r.GID
+		}
+		entries = append(entries, entry)
+	}
+	return p.putDirectories(ctx, c.ID, parent, entries)
+}
+
+func directory(name string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: dirMode, ModTime: time.Now(), Format: tar.FormatPAX}
+}
+
+func (p *provider) putDirectories(ctx context.Context, id, parent string, entries []tar.Header) error {
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, entry := range entries {
+		if err := w.WriteHeader(&entry); err != nil {
+			return fmt.Errorf("packing the work directory: %w", err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("packing the work directory: %w", err)
+	}
+	return p.engine.Change(ctx, "making the work directory", func(ctx context.Context, api *client.Client) error {
+		return api.CopyToContainer(ctx, id, parent, &packed, container.CopyToContainerOptions{})
+	})
+}
+
+// missing are the elements of dir that are not there yet, and the directory in
+// which the first of them belongs.
+func (p *provider) missing(ctx context.Context, c container.InspectResponse, dir string) (elements []string, parent string, err error) {
+	for parent = dir; parent != "/"; parent = path.Dir(parent) {
+		stat, err := p.stat(ctx, c, parent)
+		switch {
+		case errdefs.IsNotFound(err):
+			elements = append([]string{path.Base(parent)}, elements...)
+			continue
+		case err != nil:
+			return nil, "", err
+		case !stat.Mode.IsDir() && stat.Mode&fs.ModeSymlink == 0:
+			return nil, "", invalidKey("work_dir", "%s: %s is a file in the image", dir, parent)
+		}
+		return elements, parent, nil
+	}
+	return elements, "/", nil
+}
+
+func (p *provider) stat(ctx context.Context, c container.InspectResponse, path string) (stat container.PathStat, err error) {
+	err = p.engine.Query(ctx, "looking for "+path+" in container "+nameOf(c), func(ctx context.Context, api *client.Client) error {
+		stat, err = api.ContainerStatPath(ctx, c.ID, path)
+		return err
+	})
+	return stat, err
+}
+
+// giveVolume makes the volume's own directory the user's. The archive of the
+// container itself reaches only what is in it, and its root cannot be written: so
+// another container shows the volume below a root that can.
+func (p *provider) giveVolume(ctx context.Context, c container.InspectResponse, r record, volume string) error {
+	const shown = "volume"
+	entry := directory(shown)
+	entry.Uid, entry.Gid = r.UID, r.GID
+	if stat, err := p.stat(ctx, c, r.WorkDir); err == nil && stat.Mode.IsDir() {
+		entry.Mode = int64(stat.Mode.Perm()) // the image's own, if it has the directory
+	}
+	host := &container.HostConfig{Mounts: []mount.Mount{{
+		Type: mount.TypeVolume, Source: volume, Target: "/" + shown, VolumeOptions: &mount.VolumeOptions{NoCopy: true},
+	}}}
+	return p.withHelper(ctx, c.Image, host, func(id string) error {
+		return p.putDirectories(ctx, id, "/", []tar.Header{entry})
+	})
+}
+
+// workVolumeOf is the name of our volume for the work directory, or empty.
+func workVolumeOf(c container.InspectResponse, r record) string {
+	if c.HostConfig == nil || !r.ReadOnly {
+		return ""
+	}
+	ours := false
+	for _, m := range c.HostConfig.Mounts {
+		ours = ours || m.Type == mount.TypeVolume && m.Source == "" && m.Target == r.WorkDir
+	}
+	for _, m := range c.Mounts {
+		if ours && m.Type == mount.TypeVolume && m.Destination == r.WorkDir {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// covered says whether dir lies in the memory of a container.
+func covered(c container.InspectResponse, dir string) bool {
+	deepest, memory := "", false
+	note := func(target string, inMemory bool) {
+		if within(dir, target) && len(target) > len(deepest) {
+			deepest, memory = target, inMemory
+		}
+	}
+	for _, m := range c.Mounts {
+		note(strings.TrimSuffix(m.Destination, "/"), m.Type == mount.TypeTmpfs)
+	}
+	if c.HostConfig != nil {
+		for target := range c.HostConfig.Tmpfs {
+			note(target, true)
+		}
+	}
+	return memory
+}

@@ -1,0 +1,77 @@
+package docker
+
+import (
+	"context"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+	"github.com/docker/docker/client"
+
+	"github.com/berth-dev/berth/plugins/docker/internal/guestvolume"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// sweepGrace is how old something must be before it is taken for left behind:
+// what is being made right now, by another process too, has no user yet.
+const sweepGrace = 10 * time.Minute
+
+// sweep removes what nothing uses any more: helper containers that their makers
+// did not come to remove, work directories without a container, guests of other
+// versions that no container has. It is done after each Destroy, since there
+// is no timer and no other moment; what goes wrong is in the log alone.
+func (p *provider) sweep(ctx context.Context) {
+	if err := p.sweepHelpers(ctx); err != nil {
+		p.logger.Warn("sweeping helper containers", "error", err)
+	}
+	if err := p.sweepVolumes(ctx); err != nil {
+		p.logger.Warn("sweeping volumes", "error", err)
+	}
+}
+
+func (p *provider) sweepHelpers(ctx context.Context) error {
+	return p.engine.Change(ctx, "removing helper containers", func(ctx context.Context, api *client.Client) error {
+		all, err := api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+			filters.Arg("label", workspace.LabelManaged+"=true"), filters.Arg("label", labelHelper+"=true"),
+		)})
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			if c.State == container.StateCreated && time.Since(time.Unix(c.Created, 0)) > sweepGrace {
+				_ = api.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}) // another may be at it
+			}
+		}
+		return nil
+	})
+}
+
+// sweepVolumes leaves to the engine to say what is in use: it refuses that.
+func (p *provider) sweepVolumes(ctx context.Context) error {
+	current := ""
+	if system, err := p.architecture(ctx); err == nil {
+		if bin, err := p.binaries.binary(system); err == nil {
+			current = guestvolume.Name(bin.Digest)
+		}
+	}
+	return p.engine.Change(ctx, "removing unused volumes", func(ctx context.Context, api *client.Client) error {
+		all, err := api.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(
+			filters.Arg("label", workspace.LabelManaged+"=true"), filters.Arg("dangling", "true"),
+		)})
+		if err != nil {
+			return err
+		}
+		for _, v := range all.Volumes {
+			made, err := time.Parse(time.RFC3339, v.CreatedAt)
+			if err != nil || time.Since(made) < sweepGrace || v.Name == current {
+				continue
+			}
+			guest := v.Labels[guestvolume.LabelGuest] != ""
+			if guest || v.Labels[workspace.LabelProvider] == p.name {
+				_ = api.VolumeRemove(ctx, v.Name, false) // used again meanwhile, or removed by another
+			}
+		}
+		return nil
+	})
+}
