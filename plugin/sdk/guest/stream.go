@@ -20,7 +20,7 @@ type stream struct {
 func newStream(conn net.Conn) *stream {
 	s := &stream{Conn: conn, closed: make(chan struct{})}
 	s.close = sync.OnceValue(func() error {
-		defer close(s.closed)
+		close(s.closed) // first: the end of the other side may take its time
 		return conn.Close()
 	})
 	return s

@@ -8,18 +8,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-dev/berth/plugin/sdk/guest"
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
+	"github.com/berth-dev/berth/shared/wire/guestv1"
 )
 
 func digestOf(t testing.TB, path string) string {
@@ -227,5 +234,76 @@ func TestAKilledConnectEndsItsCalls(t *testing.T) {
 	})
 	if r := shell(t.Context(), other, "echo on"); r.stdout != "on\n" {
 		t.Errorf("the other connection: %+v", r)
+	}
+}
+
+// sockets is how many of them a process has.
+func sockets(t testing.TB, pid int) (n int) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if to, _ := os.Readlink(filepath.Join(dir, entry.Name())); strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestASilentConnectionIsDropped by both sides, though nobody has closed it: the
+// process between them has stopped.
+func TestASilentConnectionIsDropped(t *testing.T) {
+	t.Parallel()
+	m := startMachine(t, "serve")
+	c := m.connect(t)
+	with := sockets(t, m.role.Process.Pid) // its own and this one's
+	if err := m.connects[0].Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// The client, when it drops it, waits for the process.
+	defer func() { _ = m.connects[0].Process.Kill() }()
+	eventually(t, "the guest drops it", func() bool { return sockets(t, m.role.Process.Pid) < with })
+	select {
+	case <-c.Broken():
+	case <-time.After(patience):
+		t.Error("the client does not drop it")
+	}
+}
+
+// TestB6_TwoVersionsUseOneGuest at once: ours, and one that speaks more.
+func TestB6_TwoVersionsUseOneGuest(t *testing.T) {
+	m := startMachine(t, "serve")
+	ours := m.connect(t)
+	conn, err := m.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cc, err := grpc.NewClient("passthrough:guest", append(wire.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return conn, nil }))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cc.Close()
+	boot := ours.Hello().BootID
+	hello, err := guestv1.NewGuestClient(cc).Hello(t.Context(), &guestv1.HelloRequest{ClientVersion: "v9", ProtocolMin: 1, ProtocolMax: 9})
+	if err != nil || hello.GetProtocolMin() != 1 || hello.GetProtocolMax() != 1 || !bytes.Equal(hello.GetBootId(), boot[:]) {
+		t.Errorf("%v %v", hello, err)
+	}
+	if _, err := berthv1.NewProviderClient(cc).MkdirAll(t.Context(), &berthv1.MkdirAllRequest{Workspace: ours.Key(), Path: []byte("from-v9")}); err != nil {
+		t.Error(err)
+	}
+	if r := shell(t.Context(), ours, "ls"); r.stdout != "from-v9\n" {
+		t.Errorf("%+v", r)
+	}
+	// What makes and ends workspaces is nobody's here.
+	if _, err := berthv1.NewProviderClient(cc).Destroy(t.Context(), &berthv1.DestroyRequest{Id: "guest"}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("destroy: %v", err)
+	}
+	if _, err := berthv1.NewProviderClient(cc).Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "x"}); status.Code(err) != codes.Unimplemented {
+		t.Errorf("configure: %v", err)
 	}
 }

@@ -30,7 +30,8 @@ const (
 type Options struct {
 	// Dial makes a byte stream to the guest. It is called for the first
 	// connection, and whenever a call finds that the last one has ended. Its error
-	// is the caller's, after Explain.
+	// is the caller's, after Explain. The context ends with the connection, or
+	// when none was made in time.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Check, if not nil, is called for each new connection. Its error is the
 	// caller's, and ends the connection.
@@ -68,6 +69,7 @@ type Workspace struct {
 // and nobody does.
 type link struct {
 	client  *Client
+	cancel  context.CancelCauseFunc // of the context with which it was made
 	uses    int
 	retired bool
 	idle    *time.Timer
@@ -76,7 +78,7 @@ type link struct {
 // flight is a connection that is being made, for all who wait for it.
 type flight struct {
 	done    chan struct{}
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	waiters int
 	link    *link // with a use for each waiter that was left
 	err     error
@@ -176,7 +178,7 @@ func (w *Workspace) acquire(ctx context.Context) (*link, error) {
 	}
 	f := w.flight
 	if f == nil {
-		flightCtx, cancel := context.WithTimeoutCause(w.alive, dialWait, fmt.Errorf("no connection in %v", dialWait))
+		flightCtx, cancel := context.WithCancelCause(w.alive)
 		f = &flight{done: make(chan struct{}), cancel: cancel}
 		w.flight = f
 		w.tasks.Go(func() { w.fly(flightCtx, f) }) //nolint:contextcheck // it outlives any one caller
@@ -192,7 +194,7 @@ func (w *Workspace) acquire(ctx context.Context) (*link, error) {
 	defer w.mu.Unlock()
 	if f.waiters--; f.waiters == 0 && w.flight == f {
 		w.flight = nil // whoever asks next begins anew
-		f.cancel()
+		f.cancel(context.Cause(ctx))
 	}
 	select {
 	case <-f.done:
@@ -206,10 +208,14 @@ func (w *Workspace) acquire(ctx context.Context) (*link, error) {
 
 // fly makes a connection.
 func (w *Workspace) fly(ctx context.Context, f *flight) {
-	defer f.cancel()
+	late := time.AfterFunc(dialWait, func() { f.cancel(fmt.Errorf("no connection in %v", dialWait)) })
 	client, err := w.connect(ctx)
+	if !late.Stop() && err == nil { // what was made may hang on the context
+		err = errors.Join(context.Cause(ctx), client.Close())
+	}
 	if err != nil {
 		err = w.failed(ctx, err)
+		f.cancel(nil)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,7 +227,7 @@ func (w *Workspace) fly(ctx context.Context, f *flight) {
 		f.err = err
 		return
 	}
-	l := &link{client: client, uses: f.waiters}
+	l := &link{client: client, cancel: f.cancel, uses: f.waiters}
 	w.links[l] = struct{}{}
 	if f.waiters == 0 || w.alive.Err() != nil {
 		f.err = fmt.Errorf("connecting to the guest: its workspace: %w", fs.ErrClosed)
@@ -322,7 +328,10 @@ func (w *Workspace) discard(l *link) {
 		return
 	}
 	delete(w.links, l)
-	w.tasks.Go(func() { _ = l.client.Close() })
+	w.tasks.Go(func() {
+		_ = l.client.Close()
+		l.cancel(nil)
+	})
 }
 
 func (w *Workspace) release(l *link) {
