@@ -24,8 +24,8 @@ const KeepsInput = 77
 // Runner runs [Script] in a workspace.
 type Runner interface {
 	// Run runs the script under /bin/sh with args, any bytes but NUL, as the user
-	// of the workspace's commands. The context ends the script if it ends before
-	// Close.
+	// of the workspace's commands. If the context ends before Close, that ends the
+	// script as Close does.
 	Run(ctx context.Context, args []string) (Process, error)
 }
 
@@ -39,6 +39,8 @@ type Process interface {
 	// Wait returns the script's exit status and the beginning of its stderr, once
 	// the output was read to its end. A status that is not known is an error.
 	Wait() (status int, stderr []byte, err error)
-	// Close ends the script if it is still going.
+	// Close ends the script if it is still going: by ending its input and output
+	// rather than by a signal, after which it could not clean up. It may be called
+	// more than once, and while another method waits.
 	Close() error
 }
