@@ -27,7 +27,7 @@ func start(t *testing.T, eng *engine.Engine) string {
 	image := enginetest.Image(t, "busybox")
 	var id string
 	err := eng.Change(t.Context(), "starting a container", func(ctx context.Context, c *client.Client) error {
-		made, err := c.ContainerCreate(ctx, &container.Config{Image: image, Cmd: []string{"sleep", "3600"}}, &container.HostConfig{Init: ptr(true)}, nil, nil, name)
+		made, err := c.ContainerCreate(ctx, &container.Config{Image: image, Cmd: []string{"sleep", "3600"}}, &container.HostConfig{Init: ptr(true), NetworkMode: "none"}, nil, nil, name)
 		if err != nil {
 			return err
 		}

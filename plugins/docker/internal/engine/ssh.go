@@ -32,10 +32,15 @@ func newSSHConn(conn net.Conn) *sshConn { return &sshConn{Conn: conn, ended: mak
 
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
+	switch {
+	case err == nil || c.closed.Load():
 		return n, err
+	case errors.Is(err, os.ErrClosed):
+		// Another reader has found the end, and waits for ssh to have ended.
+		return n, c.told(err)
+	case !errors.Is(err, io.EOF):
+		err = &unreachableError{reason: err.Error()}
 	}
-	err = &unreachableError{reason: err.Error()}
 	c.once.Do(func() {
 		c.cause = err
 		close(c.ended)
@@ -48,15 +53,23 @@ func (c *sshConn) Write(p []byte) (int, error) {
 	if err == nil || c.closed.Load() {
 		return n, err
 	}
-	// Somebody who reads may have been told already, or we are.
+	// Perhaps nobody reads, who would be told.
 	timer := time.AfterFunc(sshReasonTimeout, func() { c.Close() })
 	defer timer.Stop()
 	_, _ = c.Read(make([]byte, 1))
+	if reason := c.told(err); !errors.Is(reason, io.EOF) {
+		return n, reason
+	}
+	return n, &unreachableError{reason: err.Error()}
+}
+
+// told returns how ssh has ended, as a reader was told.
+func (c *sshConn) told(otherwise error) error {
 	select {
 	case <-c.ended:
-		return n, c.cause
+		return c.cause
 	case <-time.After(sshReasonTimeout):
-		return n, &unreachableError{reason: err.Error()}
+		return &unreachableError{reason: otherwise.Error()}
 	}
 }
 
