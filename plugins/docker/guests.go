@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -112,7 +111,7 @@ func (p *provider) place(ctx context.Context, config checked) (placement, error)
 // errNoProgram is a container whose first program is not there or cannot be run.
 var errNoProgram = errors.New("the container's first program cannot be run")
 
-// errGuest is a container in which the guest does not run, for a reason that is
+// guestError is a container in which the guest does not run, for a reason that is
 // the guest's and not the container's.
 type guestError struct{ cause error }
 
@@ -120,9 +119,9 @@ func (e *guestError) Error() string { return "the guest does not run in it: " + 
 
 func (e *guestError) Unwrap() error { return e.cause }
 
-// noKeeper explains a container without a guest whose image has nothing that
-// lasts.
-func noKeeper(config checked, err error) error {
-	return fmt.Errorf("%w: without the guest (%s) a container needs the program tail, which the image does not have: %w",
-		err, cmp.Or(config.Guest, guestAuto), workspace.ErrInvalid)
+// noKeeper explains a container whose first program is not the guest and whose
+// image has nothing that lasts.
+func noKeeper(r record, err error) error {
+	return fmt.Errorf("%v: with the guest not as its init (%s) a container needs the program tail, which image %s does not have: %w",
+		err, firstOf(r.Reason, r.Guest), r.Image, workspace.ErrInvalid)
 }

@@ -48,17 +48,38 @@ func (p *provider) open(ctx context.Context, id string, c container.InspectRespo
 		return nil, err
 	}
 	started, err := p.start(ctx, c, r)
-	if errdefs.IsNotFound(err) {
+	var ws sdk.Workspace
+	if err == nil {
+		ws, err = p.connect(ctx, id, started, r)
+	}
+	switch {
+	case err == nil:
+		return ws, nil
+	case errdefs.IsNotFound(err):
 		return nil, fmt.Errorf("%w: %w", errVanished, err)
+	case neverStarted(c) && errors.Is(err, workspace.ErrUnavailable):
+		return nil, p.diedAtOnce(ctx, c, r, err)
 	}
-	if err != nil {
-		return nil, err
+	return nil, err
+}
+
+// statusNoProgram is how the engine's own init ends when there is nothing that it
+// could start.
+const statusNoProgram = 127
+
+// diedAtOnce finds out whether a container's first start came to nothing because
+// of what we have it run.
+func (p *provider) diedAtOnce(ctx context.Context, c container.InspectResponse, r record, err error) error {
+	now, lookErr := p.inspect(ctx, c.ID)
+	switch {
+	case lookErr != nil || now.State.Status != container.StateExited:
+		return err
+	case r.Guest == guestInit:
+		return &guestError{err}
+	case r.Guest != guestForeign && now.State.ExitCode == statusNoProgram:
+		return noKeeper(r, err)
 	}
-	ws, err := p.connect(ctx, id, started, r)
-	if err != nil && errdefs.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: %w", errVanished, err)
-	}
-	return ws, err
+	return err
 }
 
 // recordOf is what the labels say, or for somebody else's container what can be
@@ -115,13 +136,7 @@ func (p *provider) start(ctx context.Context, c container.InspectResponse, r rec
 	if err != nil {
 		return c, err
 	}
-	if err := p.unusable(ctx, started); err != nil {
-		if r.Guest == guestInit && neverStarted(c) && !started.State.OOMKilled {
-			return started, &guestError{err}
-		}
-		return started, err
-	}
-	return started, nil
+	return started, p.unusable(ctx, started)
 }
 
 // startStopped starts a container. A guest that is not there, since somebody has
@@ -139,7 +154,7 @@ func (p *provider) startStopped(ctx context.Context, c container.InspectResponse
 		return err
 	}
 	if r.Guest != guestInit {
-		return noKeeper(p.config, err)
+		return noKeeper(r, err)
 	}
 	if again := p.replaceGuest(ctx, c); again != nil {
 		return &guestError{errors.Join(err, again)}

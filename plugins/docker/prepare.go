@@ -122,20 +122,21 @@ func (p *provider) putDirectories(ctx context.Context, id, parent string, entrie
 // missing are the elements of dir that are not there yet, and the directory in
 // which the first of them belongs.
 func (p *provider) missing(ctx context.Context, c container.InspectResponse, dir string) (elements []string, parent string, err error) {
-	for parent = dir; parent != "/"; parent = path.Dir(parent) {
-		stat, err := p.stat(ctx, c, parent)
+	elements = strings.FieldsFunc(dir, func(r rune) bool { return r == '/' })
+	for parent = "/"; len(elements) > 0; elements = elements[1:] {
+		next := path.Join(parent, elements[0])
+		stat, err := p.stat(ctx, c, next)
 		switch {
 		case errdefs.IsNotFound(err):
-			elements = append([]string{path.Base(parent)}, elements...)
-			continue
+			return elements, parent, nil
 		case err != nil:
 			return nil, "", err
 		case !stat.Mode.IsDir() && stat.Mode&fs.ModeSymlink == 0:
-			return nil, "", invalidKey("work_dir", "%s: %s is a file in the image", dir, parent)
+			return nil, "", invalidKey("work_dir", "%s: %s is a file in the image", dir, next)
 		}
-		return elements, parent, nil
+		parent = next
 	}
-	return elements, "/", nil
+	return nil, parent, nil
 }
 
 func (p *provider) stat(ctx context.Context, c container.InspectResponse, path string) (stat container.PathStat, err error) {

@@ -70,6 +70,13 @@ func checkDigest(hello guest.Hello, want string) error {
 // dial connects to a guest's socket. The exec's stderr tells what was wrong when
 // the stream ends at once.
 func (p *provider) dial(ctx context.Context, r *room, binary, socket string) (net.Conn, error) {
+	if r.incarnation != r.container {
+		// Its files ended with the last stop: another start is another workspace.
+		c, err := p.inspect(ctx, r.container)
+		if gone := p.stateOf(ctx, r, c, err); gone != nil {
+			return nil, gone
+		}
+	}
 	x, err := p.engine.Exec(ctx, r.container, engine.ExecOptions{
 		Cmd: []string{binary, "connect", "--socket", socket}, User: r.record.User, Stdin: true,
 	})
@@ -109,8 +116,8 @@ func (p *provider) reachExec(ctx context.Context, r *room, c container.InspectRe
 		Engine: p.engine, ContainerID: r.container, ID: r.id, Incarnation: r.incarnation,
 		WorkingDir: dir, User: r.record.User,
 		Available: func(ctx context.Context) error {
-			c, err := p.inspect(ctx, r.container)
-			return p.stateOf(ctx, r, c, err)
+			gone, err := p.settled(ctx, r)
+			return errors.Join(gone, err)
 		},
 		Watch: func(ctx context.Context) error { return p.watch(ctx, r) },
 	})

@@ -36,8 +36,8 @@ func neverStarted(c container.InspectResponse) bool {
 // wraps [workspace.ErrUnavailable] with the reason if it has gone or stands still,
 // else [workspace.ErrTransient].
 func (p *provider) explain(ctx context.Context, r *room, cause error) error {
-	c, err := p.inspect(ctx, r.container)
-	if gone := p.stateOf(ctx, r, c, err); gone != nil {
+	gone, err := p.settled(ctx, r)
+	if gone != nil {
 		return gone
 	}
 	if err != nil {
@@ -49,6 +49,32 @@ func (p *provider) explain(ctx context.Context, r *room, cause error) error {
 	return fmt.Errorf("container %s is running, but cannot be reached: %w: %w", r.name, cause, workspace.ErrTransient)
 }
 
+const (
+	// settleTime is how long the engine may say that a container runs of which a
+	// stream has just ended: the streams of a container that ends are closed before
+	// its end is noted, on a busy machine some 100 ms before.
+	settleTime = 1500 * time.Millisecond
+	settlePoll = 50 * time.Millisecond
+)
+
+// settled says why a room cannot be used any more, if it cannot, once something in
+// it has failed. The other error is that the engine did not tell.
+func (p *provider) settled(ctx context.Context, r *room) (gone, err error) {
+	ticker := time.NewTicker(settlePoll)
+	defer ticker.Stop()
+	for end := time.Now().Add(settleTime); ; {
+		c, err := p.inspect(ctx, r.container)
+		if gone := p.stateOf(ctx, r, c, err); gone != nil || err != nil || time.Now().After(end) {
+			return gone, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // stateOf says why a room cannot be used any more, by what an inspection of its
 // container has given; nil if it can be, or if that is not known.
 func (p *provider) stateOf(ctx context.Context, r *room, c container.InspectResponse, err error) error {
@@ -56,7 +82,7 @@ func (p *provider) stateOf(ctx context.Context, r *room, c container.InspectResp
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("container %s was removed: %w", r.name, workspace.ErrUnavailable)
 	case err != nil:
-		return nil
+		return nil // not known
 	}
 	if err := p.unusable(ctx, c); err != nil {
 		return err
@@ -153,10 +179,16 @@ func (b *limitedBuffer) Write(text []byte) (int, error) {
 // asked of it: no other try will help before that is changed. The engine says so
 // in the runtime's words, with a status as if it had failed itself.
 func refused(err error) error {
-	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+	if err == nil || errdefs.IsConflict(err) {
 		return err
 	}
 	text := err.Error()
+	if errdefs.IsNotFound(err) {
+		if strings.Contains(text, "network ") { // not the container
+			return fmt.Errorf("%v: config key network_mode names a network that the engine does not have: %w", err, workspace.ErrInvalid)
+		}
+		return err
+	}
 	says := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}

@@ -234,7 +234,7 @@ func TestFailure_IsToldApartAndAtOnce(t *testing.T) {
 			if err := b.engine.ContainerRemove(t.Context(), ref(t, ws).ID, container.RemoveOptions{Force: true}); err != nil {
 				t.Fatal(err)
 			}
-		}, "was removed"},
+		}, "remove"},
 		"killed": {nil, func(t *testing.T, b *bed, ws workspace.Workspace) {
 			if err := b.engine.ContainerKill(t.Context(), ref(t, ws).ID, "KILL"); err != nil {
 				t.Fatal(err)
