@@ -11,16 +11,42 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/plugin/sdk"
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 // TestSupervisorThatEndsBeforeItIsReady is of one that could not have all that it
-// needs: it has started nothing, so that another is given the command.
+// needs: it has started nothing, so that another is given the command. Of one that
+// was ready nobody knows, and the command is not run again.
 func TestSupervisorThatEndsBeforeItIsReady(t *testing.T) {
-	ws, err := Open(Config{Dir: t.TempDir(), ID: "test"})
-	if err != nil {
-		t.Fatal(err)
+	for _, ready := range []bool{false, true} {
+		ws, err := Open(Config{Dir: t.TempDir(), ID: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := supervisorThatEnds(t, ready)
+		p, err := ws.Start(t.Context(), sdk.Command{Args: []string{"/bin/sh", "-c", "exit 7"}})
+		switch {
+		case ready && (err == nil || errors.Is(err, workspace.ErrTransient)):
+			t.Errorf("given to one that was ready: %v, want an error of which the outcome is unknown", err)
+		case !ready && err != nil:
+			t.Errorf("given to one that was not: %v", err)
+		case !ready:
+			if code, err := p.Wait(); err != nil || code != 7 {
+				t.Errorf("Wait: %d, %v", code, err)
+			}
+		}
+		if err == nil {
+			_ = p.Close()
+		}
+		<-ended
+		_ = ws.Close()
 	}
-	defer ws.Close()
+}
+
+// supervisorThatEnds is one that waits for a command, and ends when it is given
+// one, perhaps after it has said that it is ready.
+func supervisorThatEnds(t *testing.T, ready bool) (ended chan struct{}) {
+	t.Helper()
 	ours, theirs, err := socketPair()
 	if err != nil {
 		t.Fatal(err)
@@ -31,27 +57,25 @@ func TestSupervisorThatEndsBeforeItIsReady(t *testing.T) {
 	supervisors.all = map[*helper]struct{}{h: {}}
 	supervisors.idle = []*helper{h}
 	supervisors.mu.Unlock()
-	fd := int(theirs.Fd())
-	given := make(chan struct{})
-	go func() { // until it is given a command, which it does not take
-		defer close(given)
-		poll := []unix.PollFd{pollIn(fd)}
-		for {
-			if n, err := unix.Poll(poll, -1); n > 0 || !errors.Is(err, unix.EINTR) {
-				break
+	other := &port{fd: int(theirs.Fd())}
+	if ready {
+		other.send(message{kind: kindReady})
+	}
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		list := []unix.PollFd{pollIn(other.fd)}
+		for list[0].Revents == 0 {
+			pollUntil(list, time.Time{})
+		}
+		if ready { // taken, or what was sent would be unsent by closing
+			if m, _, err := other.receive(); err == nil {
+				closeAll(m.fds)
 			}
 		}
 		_ = theirs.Close()
 	}()
-	p, err := ws.Start(t.Context(), sdk.Command{Args: []string{"/bin/sh", "-c", "exit 7"}})
-	if err != nil {
-		t.Fatalf("given to one that ended: %v", err)
-	}
-	defer p.Close()
-	if code, err := p.Wait(); err != nil || code != 7 {
-		t.Errorf("Wait: %d, %v", code, err)
-	}
-	<-given
+	return ended
 }
 
 // TestUnseenChildrenAreReported is of children that are not in /proc, as it may be

@@ -148,24 +148,7 @@ func TestReserve(t *testing.T) {
 // ownHelpers are the helper processes of this one.
 func ownHelpers(t testing.TB) (pids []int) {
 	t.Helper()
-	parents := map[int]int{}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	must(t, err)
-	for _, file := range stats {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		var pid, parent int
-		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
-		if _, err := fmt.Sscan(string(stat), &pid); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Sscan(rest, new(string), &parent); err != nil {
-			t.Fatal(err)
-		}
-		parents[pid] = parent
-	}
+	parents := parents(t)
 	for pid := range parents {
 		if !strings.HasPrefix(commandLine(pid), "berth-supervisor\x00") {
 			continue
@@ -178,4 +161,26 @@ func ownHelpers(t testing.TB) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// parents are those of all processes, zombies too.
+func parents(t testing.TB) map[int]int {
+	t.Helper()
+	parents := map[int]int{}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	must(t, err)
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var pid, parent int
+		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
+		_, err = fmt.Sscan(string(stat), &pid)
+		must(t, err)
+		_, err = fmt.Sscan(rest, new(string), &parent)
+		must(t, err)
+		parents[pid] = parent
+	}
+	return parents
 }

@@ -272,6 +272,26 @@ func TestC8_ChildrenOutliveTheOwner(t *testing.T) {
 	eventually(t, "the child writes on", func() bool { return beats() > before+100 })
 }
 
+// TestOrphansAreReaped is of what a command leaves behind in numbers while it runs:
+// each would take one of the processes that it may have.
+func TestOrphansAreReaped(t *testing.T) {
+	ws := openWorkspace(t)
+	p := start(t, ws, script(`i=0; while [ $i -lt 200 ]; do (: & :); i=$((i+1)); done; echo $PPID; exec sleep 987`))
+	var supervisor int
+	if _, err := fmt.Fscan(p.Stdout(), &supervisor); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "only the command is left", func() bool {
+		children := 0
+		for _, parent := range parents(t) {
+			if parent == supervisor {
+				children++
+			}
+		}
+		return children == 1
+	})
+}
+
 // TestB3_KilledSupervisor is of a supervisor that is itself killed, or stopped.
 func TestB3_KilledSupervisor(t *testing.T) {
 	ws := openWorkspace(t)
