@@ -28,7 +28,7 @@ type OwnEngine struct {
 	dir    string
 	binary string
 	cmd    *exec.Cmd
-	done   chan error
+	done   chan struct{} // closed when it has ended
 }
 
 // Own starts an engine beside the one that all tests share. It takes dockerd and
@@ -58,28 +58,31 @@ func (own *OwnEngine) Start() {
 	// A containerd that was killed with the engine may be a zombie still, which the
 	// next engine would take for one that runs.
 	_ = os.Remove(filepath.Join(own.dir, "exec", "containerd", "containerd.pid"))
-	log, err := os.OpenFile(filepath.Join(own.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	output, err := os.OpenFile(filepath.Join(own.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		own.t.Fatal(err)
 	}
-	defer log.Close()
+	defer output.Close()
 	name := filepath.Base(own.dir)
 	cmd := exec.Command(own.binary, "-H", own.Host(), "--data-root", filepath.Join(own.dir, "data"), "--exec-root", filepath.Join(own.dir, "exec"), //nolint:gosec // the engine's own program
 		"--pidfile", filepath.Join(own.dir, "pid"), "--bridge", "none", "--iptables=false", "--ip-forward=false", "--storage-driver", "vfs",
 		"--containerd-namespace", name, "--containerd-plugins-namespace", name+"-plugins")
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr = output, output
 	// Without a bridge an engine removes docker0 where it finds it: that of the
 	// shared engine, were it not in a network of its own.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if err := cmd.Start(); err != nil {
 		own.t.Fatal(err)
 	}
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	own.cmd, own.done = cmd, done
-	go func() { done <- cmd.Wait() }()
+	go func() {
+		_ = cmd.Wait() // that it was killed is no news
+		close(done)
+	}()
 	if err := own.wait(); err != nil {
 		own.Kill()
-		content, _ := os.ReadFile(log.Name())
+		content, _ := os.ReadFile(output.Name())
 		own.t.Fatalf("the engine does not start: %v\n%s", err, content)
 	}
 }
