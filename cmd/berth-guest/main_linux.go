@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/cmd/berth-guest/internal/boot"
 	"github.com/berth-dev/berth/cmd/berth-guest/internal/splice"
+	"github.com/berth-dev/berth/cmd/berth-guest/internal/threads"
 	"github.com/berth-dev/berth/plugin/sdk/guest/serve"
 	"github.com/berth-dev/berth/plugin/sdk/posix"
 )
@@ -150,10 +151,29 @@ func environment(list []string) map[string]string {
 	return env
 }
 
+// connectThreads are what connect has beside those of Go's runtime.
+const connectThreads = 2
+
+// pollable returns the same pipe or socket as one that no thread waits for. The
+// flag for that belongs to all who share a file: of a terminal, the shell too.
+func pollable(f *os.File) *os.File {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return f
+	}
+	fd := f.Fd()
+	if err := unix.SetNonblock(int(fd), true); err != nil {
+		return f
+	}
+	return os.NewFile(fd, f.Name())
+}
+
 func connect(socket string) (status int) {
 	settle()
 	surviveDeafReaders()
-	err := splice.Run(context.Background(), socket, os.Stdin, os.Stdout)
+	// It waits for sockets and pipes alone, for which one thread is enough.
+	threads.Make(connectThreads)
+	err := splice.Run(context.Background(), socket, pollable(os.Stdin), pollable(os.Stdout))
 	if err == nil {
 		return 0
 	}

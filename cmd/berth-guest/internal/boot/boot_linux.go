@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/cmd/berth-guest/internal/threads"
 )
 
 const (
@@ -27,6 +29,10 @@ const (
 	firstPause   = 20 * time.Millisecond
 	longestPause = 2 * time.Second
 	settled      = 10 * time.Second
+	// spareThreads are for the calls of the kernel that this process makes: one
+	// that starts a process, one that reads /proc, and one that runs Go code
+	// meanwhile.
+	spareThreads = 3
 )
 
 // Config says what to start.
@@ -57,7 +63,7 @@ type boot struct {
 // Run starts the serving process and returns the exit status of this one, when it
 // was told to end or the serving process could not even begin.
 func Run(config Config) (status int) {
-	makeThreads()
+	threads.Make(spareThreads)
 	b := &boot{config: config, first: os.Getpid() == 1, pause: firstPause, again: time.NewTimer(0)}
 	if !b.first {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

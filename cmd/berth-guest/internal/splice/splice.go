@@ -58,7 +58,8 @@ func Run(ctx context.Context, path string, in io.Reader, out io.Writer) error {
 	switch {
 	case n == 0 && (err == nil || errors.Is(err, syscall.ECONNRESET)):
 		return fmt.Errorf("%s: %w", path, ErrRefused)
-	case err == nil, errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	case err == nil, errors.Is(err, net.ErrClosed), isTimeout(err), // the guest's end
+		errors.Is(err, syscall.EPIPE): // the client's
 		return nil
 	}
 	return fmt.Errorf("%s: joining it to the standard streams: %w", path, err)
