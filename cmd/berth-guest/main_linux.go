@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -195,7 +196,7 @@ func printVersion() (status int) {
 		fmt.Fprintf(os.Stderr, "berth-guest: %v\n", err)
 		return exitFailed
 	}
-	protocol := fmt.Sprint(serve.ProtocolMin)
+	protocol := strconv.Itoa(serve.ProtocolMin)
 	if serve.ProtocolMax > serve.ProtocolMin {
 		protocol += fmt.Sprintf("-%d", serve.ProtocolMax)
 	}

@@ -73,7 +73,7 @@ func startMachine(t testing.TB, role string) *machine {
 
 func newMachine(t testing.TB) *machine {
 	t.Helper()
-	base, err := os.MkdirTemp("", "guest") // short: a socket's path is
+	base, err := os.MkdirTemp("", "guest") //nolint:usetesting // short: a socket's path is
 	if err != nil {
 		t.Fatal(err)
 	}

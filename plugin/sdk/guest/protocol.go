@@ -2,6 +2,7 @@ package guest
 
 import (
 	"fmt"
+	"strconv"
 )
 
 // The protocols that this client speaks, from and to: every one that was
@@ -33,7 +34,7 @@ func (e *ProtocolError) Error() string {
 
 func protocols(from, to int) string {
 	if from == to {
-		return fmt.Sprint(from)
+		return strconv.Itoa(from)
 	}
 	return fmt.Sprintf("%d to %d", from, to)
 }

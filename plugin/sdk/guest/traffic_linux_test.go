@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/wire/guestv1"
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 func digestOf(t testing.TB, path string) string {
@@ -234,6 +235,34 @@ func TestAKilledConnectEndsItsCalls(t *testing.T) {
 	})
 	if r := shell(t.Context(), other, "echo on"); r.stdout != "on\n" {
 		t.Errorf("the other connection: %+v", r)
+	}
+}
+
+// TestAKilledConnectIsReplaced when the next call needs one.
+func TestAKilledConnectIsReplaced(t *testing.T) {
+	m := startMachine(t, "init")
+	ws := m.open(t, m.options())
+	for range 3 {
+		if err := m.connects[len(m.connects)-1].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a call gets through", func() bool {
+			conn, err := ws.BerthRelay(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Release()
+			_, err = conn.Client.MkdirAll(t.Context(), &berthv1.MkdirAllRequest{Workspace: conn.Key, Path: []byte("a")})
+			if err != nil {
+				if err := conn.Explain(t.Context(), err); !errors.Is(err, workspace.ErrTransient) {
+					t.Fatal(err)
+				}
+			}
+			return err == nil
+		})
+	}
+	if n := len(m.connects); n != 4 {
+		t.Errorf("%d connections", n)
 	}
 }
 

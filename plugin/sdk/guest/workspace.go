@@ -155,7 +155,7 @@ func (w *Workspace) BerthRelay(ctx context.Context) (*relay.Conn, error) {
 }
 
 // acquire returns a connection for one use.
-func (w *Workspace) acquire(ctx context.Context) (*link, error) {
+func (w *Workspace) acquire(ctx context.Context) (*link, error) { //nolint:contextcheck // the connection outlives any one caller
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -181,7 +181,7 @@ func (w *Workspace) acquire(ctx context.Context) (*link, error) {
 		flightCtx, cancel := context.WithCancelCause(w.alive)
 		f = &flight{done: make(chan struct{}), cancel: cancel}
 		w.flight = f
-		w.tasks.Go(func() { w.fly(flightCtx, f) }) //nolint:contextcheck // it outlives any one caller
+		w.tasks.Go(func() { w.fly(flightCtx, f) })
 	}
 	f.waiters++
 	w.mu.Unlock()

@@ -71,10 +71,12 @@ func (c *calls) close() { c.once.Do(c.stop) }
 // provider has the one workspace.
 type provider struct{ machine machine }
 
+// Create is for nobody: the calls that lead here are not served.
 func (p provider) Create(context.Context, sdk.CreateRequest) (sdk.Workspace, error) {
 	return nil, fmt.Errorf("a guest makes no workspaces: %w", workspace.ErrInvalid)
 }
 
+// Attach opens the one workspace.
 func (p provider) Attach(_ context.Context, id string) (sdk.Workspace, error) {
 	if id != WorkspaceID {
 		return nil, fmt.Errorf("a guest has just one workspace, %s: %w", WorkspaceID, workspace.ErrInvalid)
@@ -82,6 +84,7 @@ func (p provider) Attach(_ context.Context, id string) (sdk.Workspace, error) {
 	return p.machine, nil
 }
 
+// Destroy is for nobody, as Create.
 func (p provider) Destroy(context.Context, string) error {
 	return fmt.Errorf("a guest ends no workspaces: %w", workspace.ErrInvalid)
 }

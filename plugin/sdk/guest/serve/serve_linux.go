@@ -115,7 +115,6 @@ func serverOptions() []grpc.ServerOption {
 	return append(wire.ServerOptions(),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(prefaceWait),
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	)

@@ -32,7 +32,7 @@ const (
 // socket is the listener. It accepts the guest's own user and root alone, and no
 // more of them than can be served.
 type socket struct {
-	*net.UnixListener
+	*net.UnixListener // whose Accept is ours
 
 	logger hclog.Logger
 	lock   *os.File // held for as long as the socket is served
@@ -116,7 +116,7 @@ func bind(path string) (*net.UnixListener, error) {
 
 // close removes the socket and gives up the lock, in this order.
 func (s *socket) close() error {
-	err := s.UnixListener.Close()
+	err := s.Close()
 	if errors.Is(err, net.ErrClosed) { // the server has done it
 		err = nil
 	}
@@ -126,7 +126,7 @@ func (s *socket) close() error {
 // Accept returns the next connection that is to be served.
 func (s *socket) Accept() (net.Conn, error) {
 	for {
-		c, err := s.UnixListener.AcceptUnix()
+		c, err := s.AcceptUnix()
 		if err != nil {
 			return nil, err
 		}
