@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -102,6 +103,22 @@ func TestInitStartsAKilledGuestAgain(t *testing.T) {
 	case <-before.Broken():
 	case <-time.After(patience):
 		t.Error("the connection to the killed guest is not noticed to have ended")
+	}
+}
+
+// TestInitContinuesAStoppedGuest, which nothing else could.
+func TestInitContinuesAStoppedGuest(t *testing.T) {
+	m := startMachine(t, "init")
+	c := m.connect(t)
+	for range 3 {
+		if err := unix.Kill(serving(t, m.role.Process.Pid), unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if r := shell(ctx, c, "echo on"); r.err != nil || r.stdout != "on\n" {
+			t.Errorf("%+v", r)
+		}
+		cancel()
 	}
 }
 

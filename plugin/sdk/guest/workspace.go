@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -90,12 +91,12 @@ var (
 )
 
 // Open connects to a guest.
-func Open(ctx context.Context, options Options) (*Workspace, error) {
+func Open(ctx context.Context, options Options) (*Workspace, error) { //nolint:contextcheck // the workspace outlives this call
 	if options.IdleTimeout == 0 {
 		options.IdleTimeout = DefaultIdleTimeout
 	}
 	w := &Workspace{options: options, links: map[*link]struct{}{}}
-	w.alive, w.end = context.WithCancel(context.WithoutCancel(ctx))
+	w.alive, w.end = context.WithCancel(context.Background())
 	conn, err := w.BerthRelay(ctx)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -209,7 +210,7 @@ func (w *Workspace) acquire(ctx context.Context) (*link, error) { //nolint:conte
 // fly makes a connection.
 func (w *Workspace) fly(ctx context.Context, f *flight) {
 	late := time.AfterFunc(dialWait, func() { f.cancel(fmt.Errorf("no connection in %v", dialWait)) })
-	client, err := w.connect(ctx)
+	client, err := safely("connecting to the guest", func() (*Client, error) { return w.connect(ctx) })
 	if !late.Stop() && err == nil { // what was made may hang on the context
 		err = errors.Join(context.Cause(ctx), client.Close())
 	}
@@ -260,6 +261,8 @@ func (w *Workspace) connect(ctx context.Context) (*Client, error) {
 func (w *Workspace) failed(ctx context.Context, err error) error {
 	var protocol *ProtocolError
 	switch {
+	case w.alive.Err() != nil: // nobody asks
+		return err
 	case errors.As(err, &protocol), errors.Is(err, workspace.ErrUnavailable), errors.Is(err, workspace.ErrTransient):
 		return err
 	case ctx.Err() != nil && context.Cause(ctx) != nil:
@@ -274,12 +277,27 @@ func (w *Workspace) explain(ctx context.Context, err error) error {
 	defer cancel()
 	var explained error
 	if w.options.Explain != nil {
-		explained = w.options.Explain(ctx, err)
+		var panicked error
+		explained, panicked = safely("explaining a broken connection", func() (error, error) { return w.options.Explain(ctx, err), nil }) //nolint:revive // the first is a value here
+		if panicked != nil {
+			explained = fmt.Errorf("%w: %w", panicked, workspace.ErrTransient)
+		}
 	}
 	if explained == nil {
 		return fmt.Errorf("%w: %w", err, workspace.ErrTransient)
 	}
 	return explained
+}
+
+// safely makes a panic of the provider's an error of the call: it happens on no
+// call's own goroutine.
+func safely[T any](what string, fn func() (T, error)) (value T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: panic in the provider: %v\n%s", what, p, debug.Stack())
+		}
+	}()
+	return fn()
 }
 
 // The following must be called with the lock held.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -197,6 +198,22 @@ func TestExplainSaysWhatABreakMeans(t *testing.T) {
 	down.Store(false)
 	if err := call(t.Context(), ws); err != nil {
 		t.Errorf("when it is back: %v", err)
+	}
+}
+
+// TestAPanicOfTheProviderIsAnError is of one on no call's own goroutine, where it
+// would end the process.
+func TestAPanicOfTheProviderIsAnError(t *testing.T) {
+	for name, options := range map[string]guest.Options{
+		"Dial": {Dial: func(context.Context) (net.Conn, error) { panic("oops") }},
+		"Explain": {
+			Dial:    func(context.Context) (net.Conn, error) { return nil, errors.New("no") },
+			Explain: func(context.Context, error) error { panic("oops") },
+		},
+	} {
+		if _, err := guest.Open(t.Context(), options); err == nil || !strings.Contains(err.Error(), "panic in the provider: oops") || !errors.Is(err, workspace.ErrTransient) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -140,11 +140,15 @@ func (b *boot) later() {
 func (b *boot) reap() (status int, hopeless bool) {
 	for {
 		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, unix.WNOHANG, nil)
+		pid, err := unix.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil || pid == 0:
 			return 0, false
+		case ws.Stopped():
+			if pid == b.serving { // by a command; nobody could go on
+				_ = unix.Kill(pid, unix.SIGCONT)
+			}
 		case pid == b.serving:
 			b.serving = 0
 			if b.starts == 1 && ws.Exited() && b.config.Hopeless(ws.ExitStatus()) {
