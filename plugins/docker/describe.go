@@ -9,6 +9,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
+	"github.com/berth-dev/berth/plugin/sdk/posix"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -24,10 +25,11 @@ const (
 )
 
 const (
-	// guestPids is what the guest's own threads, and those of its helpers, take
-	// on top of the user's pids_limit: a limit of 64 is 64 for commands. The
-	// guest, its init and 24 supervisors at once, with five threads each.
-	guestPids = 160
+	// guestCommands is how many commands at once have their helpers beside, not in,
+	// the user's pids_limit: with a limit of 64 as many as can be expected to run.
+	guestCommands = 24
+	// guestProcesses is for the threads of init, and of a few connections.
+	guestProcesses = 30
 	// guestRunSize is far more than a socket and a lock file take.
 	guestRunSize = "1m"
 	// logSize bounds what a container that lives for months writes about itself.
@@ -168,6 +170,7 @@ func (p *plan) ownedTmpfs(mode string) string {
 	return fmt.Sprintf("mode=%s,uid=%d,gid=%d", mode, p.who.uid, p.who.gid)
 }
 
+// pids is the user's limit, with what the guest itself takes on top.
 func (p *plan) pids() *int64 {
 	limit := int64(DefaultPidsLimit)
 	if p.config.PidsLimit != nil {
@@ -178,7 +181,7 @@ func (p *plan) pids() *int64 {
 		return &limit
 	}
 	if p.guest.how == guestInit || p.guest.how == guestExec {
-		limit += guestPids
+		limit += int64(posix.PIDs(guestCommands) + guestProcesses)
 	}
 	return &limit
 }

@@ -38,7 +38,8 @@ type provider struct {
 	facts facts
 
 	mu    sync.Mutex
-	rooms map[string]*room // by container id: connections that several handles share
+	rooms map[string]*room // by incarnation: connections that several handles share
+	swept time.Time        // when this process swept last
 }
 
 var (

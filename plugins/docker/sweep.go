@@ -10,23 +10,44 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/berth-dev/berth/plugins/docker/internal/guestvolume"
+	"github.com/berth-dev/berth/plugins/docker/internal/runtimes"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// sweepGrace is how old something must be before it is taken for left behind:
-// what is being made right now, by another process too, has no user yet.
-const sweepGrace = 10 * time.Minute
+const (
+	// sweepGrace is how old something must be before it is taken for left behind:
+	// what is being made right now, by another process too, has no user yet.
+	sweepGrace = 10 * time.Minute
+	// sweepEvery is how often one process sweeps at most: who destroys a hundred
+	// workspaces waits for it once.
+	sweepEvery = time.Minute
+	// keepRuntimes is how long a runtime's image stays that nothing uses: building it
+	// again takes minutes.
+	keepRuntimes = 7 * 24 * time.Hour
+)
 
 // sweep removes what nothing uses any more: helper containers that their makers
 // did not come to remove, work directories without a container, guests of other
-// versions that no container has. It is done after each Destroy, since there
-// is no timer and no other moment; what goes wrong is in the log alone.
+// versions that no container has, images of runtimes. It is done after a Destroy,
+// since there is no timer and no other moment; what goes wrong is in the log alone.
 func (p *provider) sweep(ctx context.Context) {
+	p.mu.Lock()
+	due := time.Since(p.swept) > sweepEvery
+	if due {
+		p.swept = time.Now()
+	}
+	p.mu.Unlock()
+	if !due {
+		return
+	}
 	if err := p.sweepHelpers(ctx); err != nil {
 		p.logger.Warn("sweeping helper containers", "error", err)
 	}
 	if err := p.sweepVolumes(ctx); err != nil {
 		p.logger.Warn("sweeping volumes", "error", err)
+	}
+	if _, err := runtimes.Prune(ctx, p.engine, keepRuntimes); err != nil {
+		p.logger.Warn("sweeping images of runtimes", "error", err)
 	}
 }
 
