@@ -183,7 +183,7 @@ func TestExecThatCannotStartOnAnEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = eng.Exec(t.Context(), id, engine.ExecOptions{Cmd: []string{"true"}})
-	if !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "not running") {
+	if !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "running") {
 		t.Errorf("in a container that has ended: %v", err)
 	}
 	if errors.Is(err, workspace.ErrTransient) || errors.Is(err, workspace.ErrInvalid) {

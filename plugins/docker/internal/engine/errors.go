@@ -36,6 +36,8 @@ func (e *Engine) Error(ctx context.Context, doing string, err error) error {
 		return e.unreachable(doing, err)
 	case diskFull(err):
 		return fmt.Errorf("%s: docker engine at %s: %w (%w)", doing, e.Address(), err, syscall.ENOSPC)
+	case wrongState(err):
+		return fmt.Errorf("%s: %w: %w", doing, err, errdefs.ErrConflict)
 	case errdefs.IsInternal(err), errdefs.IsUnknown(err), errdefs.IsUnavailable(err), errdefs.IsResourceExhausted(err), gatewayFault(err):
 		return fmt.Errorf("%s: %w: %w", doing, err, workspace.ErrTransient)
 	case errdefs.IsInvalidArgument(err):
@@ -85,6 +87,12 @@ func unreachable(err error) bool {
 	return client.IsErrConnectionFailed(err) || errors.Is(err, errNoAnswer) || errors.As(err, &fault) || errors.As(err, &opErr) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// wrongState reports whether the container is not in the state that a call takes,
+// which Docker says by a conflict, and Podman by an internal error.
+func wrongState(err error) bool {
+	return errdefs.IsInternal(err) && strings.Contains(err.Error(), "container state improper")
 }
 
 // diskFull reports whether the engine says that its disk is full: it has no

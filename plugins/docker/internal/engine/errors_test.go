@@ -63,6 +63,7 @@ func TestAnAnswerThatIsAnError(t *testing.T) {
 		{status: 429, message: "slowly", kinds: []string{"transient"}, is: errdefs.IsResourceExhausted},
 		{status: 500, message: "oops", kinds: []string{"transient"}, is: errdefs.IsInternal},
 		{status: 500, message: "write /var/lib/docker/x: no space left on device", kinds: []string{"no space"}, is: errdefs.IsInternal},
+		{status: 500, message: "can only create exec sessions on running containers: container state improper", is: errdefs.IsConflict},
 		{status: 501, message: "not here", is: errdefs.IsNotImplemented},
 		{status: 502, message: "a gateway", kinds: []string{"transient"}},
 		{status: 503, message: "shutting down", kinds: []string{"transient"}, is: errdefs.IsUnavailable},

@@ -47,11 +47,14 @@ func (s *Images) Ensure(ctx context.Context, ref string, report func(sdk.Progres
 	if err != nil {
 		return image.InspectResponse{}, fmt.Errorf("image %q: %s; it has to be like python:3.12-slim or registry.example.com/team/image:tag: %w", ref, err.Error(), workspace.ErrInvalid)
 	}
+	named, ok := parsed.(reference.Named)
+	if !ok {
+		ref = parsed.String() // an id, which may have come without its algorithm
+	}
 	found, err := s.inspect(ctx, ref)
 	if !errdefs.IsNotFound(err) {
 		return found, err
 	}
-	named, ok := parsed.(reference.Named)
 	if !ok {
 		return image.InspectResponse{}, fmt.Errorf("image %s: the engine at %s has none of this id, and an id cannot be pulled: name the image: %w", ref, s.engine.Address(), workspace.ErrInvalid)
 	}
