@@ -16,8 +16,7 @@ func newAttachCommand(a *app) *cobra.Command {
 		Long: `attach passes on what a run writes, from the oldest that is kept of it, until it
 ends; its exit code is berth's. How much was dropped before that is told on
 stderr. Ctrl-C ends berth and not a command that was started with --detach.`,
-		Example: `  berth attach docker/build run-3f62a91c0d5e4b78
-  berth attach docker/build "$(berth exec docker/build --detach -- make test)"`,
+		Example:           `  berth attach docker/build run-3f62a91c0d5e4b78`,
 		Args:              exactly("REF", "RUN"),
 		ValidArgsFunction: a.completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,6 +27,9 @@ type Runs interface {
 	// attached again; one that is not detached is stopped after 10 s in which
 	// nobody follows it. To end a command, use StopRun.
 	//
+	// One at a time follows a run: whoever did before, also the program that
+	// started it, gets an error from Wait, and the command goes on.
+	//
 	// The command keeps the timeout and the output limit that it was started
 	// with.
 	AttachRun(ctx context.Context, id string, opts AttachOptions) (Process, error)
