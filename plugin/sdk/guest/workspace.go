@@ -91,7 +91,7 @@ var (
 )
 
 // Open connects to a guest.
-func Open(ctx context.Context, options Options) (*Workspace, error) { //nolint:contextcheck // the workspace outlives this call
+func Open(ctx context.Context, options Options) (*Workspace, error) {
 	if options.IdleTimeout == 0 {
 		options.IdleTimeout = DefaultIdleTimeout
 	}
@@ -278,7 +278,7 @@ func (w *Workspace) explain(ctx context.Context, err error) error {
 	var explained error
 	if w.options.Explain != nil {
 		var panicked error
-		explained, panicked = safely("explaining a broken connection", func() (error, error) { return w.options.Explain(ctx, err), nil }) //nolint:revive // the first is a value here
+		explained, panicked = safely("explaining a broken connection", func() (error, error) { return w.options.Explain(ctx, err), nil })
 		if panicked != nil {
 			explained = fmt.Errorf("%w: %w", panicked, workspace.ErrTransient)
 		}
