@@ -88,7 +88,7 @@ func (v *Volumes) claim(ctx context.Context, bin Binary, name, image string) (id
 			continue
 		case now != holder:
 			holder, since = now, time.Now()
-		case time.Since(since) > lockStale:
+		case time.Since(since) > v.stale:
 			if err := v.remove(ctx, now); err != nil {
 				return "", err
 			}

@@ -60,6 +60,7 @@ func Labels(digest string) map[string]string {
 // Volumes fills the volumes of one engine, and remembers which it has verified.
 type Volumes struct {
 	engine *engine.Engine
+	stale  time.Duration // lockStale
 
 	mu    sync.Mutex
 	state map[string]*state // by digest
@@ -72,7 +73,7 @@ type state struct {
 
 // New returns the volumes of an engine.
 func New(eng *engine.Engine) *Volumes {
-	return &Volumes{engine: eng, state: map[string]*state{}}
+	return &Volumes{engine: eng, stale: lockStale, state: map[string]*state{}}
 }
 
 func (v *Volumes) lock(ctx context.Context, digest string) (*state, func(), error) {
