@@ -285,6 +285,9 @@ func (e *entry) forget() bool {
 // discard closes workspaces that nothing uses any more.
 func (c *cache) discard(unused ...*entry) {
 	for _, e := range unused {
+		e.watch.mu.Lock()
+		e.watch.end()
+		e.watch.mu.Unlock()
 		closer, ok := e.ws.(io.Closer)
 		if !ok {
 			continue

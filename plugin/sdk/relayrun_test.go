@@ -314,6 +314,50 @@ func TestRelayedAttach(t *testing.T) {
 	mustBe(t, err, workspace.ErrUnavailable)
 }
 
+// What the host's caller has not taken counts after an attach as before.
+func TestRelayedAttachKeepsToTheWindow(t *testing.T) {
+	guest := &scriptedGuest{run: func(stream runStream) error {
+		for _, m := range []*berthv1.RunResponse{attachedMessage(wire.RunWindow, 0, 0), startedMessage()} {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if m.GetTaken() != nil {
+				break
+			}
+		}
+		for i := range int64(3) {
+			if err := stream.Send(outMessage(stdout, wire.RunWindow+i*wire.ChunkSize, strings.Repeat("x", wire.ChunkSize))); err != nil {
+				return err
+			}
+		}
+		return stream.Send(exitedMessage(0, wire.RunWindow+3*wire.ChunkSize, 0))
+	}}
+	_, client := scripted(t, guest)
+	for _, taken := range []int64{0, wire.RunWindow} {
+		call := reattach(t, t.Context(), client, "run-1", &runCall{out: [2][]byte{stdout: make([]byte, wire.RunWindow)}})
+		call.take = false
+		call.until("attached", func() bool { return call.started })
+		call.send(&berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: &berthv1.RunTaken{StdoutOffset: taken}}})
+		code, err := waitStatus(call)
+		if taken > 0 {
+			if code != 0 || err != nil {
+				t.Errorf("code %d, %v", code, err)
+			}
+			continue
+		}
+		mustBeNonsense(t, "more than a window", err)
+		if n := len(call.out[stdout]); n > wire.RunWindow+wire.ChunkSize {
+			t.Errorf("%d bytes came through", n)
+		}
+	}
+}
+
 // The time that it takes to reach the guest counts, and a guest that keeps silent
 // delays nobody.
 func TestC5_TimeoutOfRelayedRuns(t *testing.T) {

@@ -343,6 +343,48 @@ func TestL7_WatcherEndsRuns(t *testing.T) {
 	}
 }
 
+// Commands that follow each other share a watch, which ends some time after the last.
+func TestCommandsShareAWatch(t *testing.T) {
+	var watches, going atomic.Int64
+	ws := watched{starting(nil), func(ctx context.Context) error {
+		watches.Add(1)
+		going.Add(1)
+		defer going.Add(-1)
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	ws.start = func(context.Context, Command) (Process, error) {
+		process := newFakeProcess()
+		process.exit(0, nil)
+		return process, nil
+	}
+	s := newServer(pluginOf(providing(ws)).definition(), hclogNull(), &redactor{})
+	s.watchLinger = 300 * time.Millisecond
+	client := connectServer(t, s)
+	if _, err := client.Configure(t.Context(), &berthv1.ConfigureRequest{Provider: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	run := func() {
+		t.Helper()
+		if code, err := startRun(t, t.Context(), client, &berthv1.RunStart{}).wait(); code != 0 || err != nil {
+			t.Fatalf("code %d, %v", code, err)
+		}
+	}
+	const runs = 100
+	for range runs {
+		run()
+	}
+	if n := watches.Load(); n > runs/2 {
+		t.Errorf("%d commands began %d watches", runs, n)
+	}
+	eventually(t, "the watch ends", func() bool { return going.Load() == 0 })
+	before := watches.Load()
+	run()
+	eventually(t, "the next command is watched", func() bool { return watches.Load() > before })
+	s.cache.forgetID("ws")
+	eventually(t, "the watch of a workspace that is closed ends", func() bool { return going.Load() == 0 })
+}
+
 func TestWatcherThatMisbehavesEndsNothing(t *testing.T) {
 	for name, watch := range map[string]func(context.Context) error{
 		"error":   func(context.Context) error { return errors.New("cannot watch") },

@@ -108,7 +108,7 @@ type server struct {
 	calls tasks
 
 	// As the constants of these names.
-	orphanWait, outcomeWait time.Duration
+	orphanWait, outcomeWait, watchLinger time.Duration
 
 	mu         sync.Mutex
 	state      *configured // nil before Configure
@@ -126,7 +126,7 @@ type configured struct {
 
 func newServer(def definition, logger hclog.Logger, redactor *redactor) *server {
 	alive, end := context.WithCancel(context.Background())
-	s := &server{def: def, logger: logger, redactor: redactor, alive: alive, end: end, runs: newRegistry(), orphanWait: orphanWait, outcomeWait: outcomeWait}
+	s := &server{def: def, logger: logger, redactor: redactor, alive: alive, end: end, runs: newRegistry(), orphanWait: orphanWait, outcomeWait: outcomeWait, watchLinger: watchLinger}
 	s.cache = newCache(s)
 	return s
 }
