@@ -104,6 +104,13 @@ func (m *machine) start(t testing.TB, role string) {
 	}
 	m.ended = make(chan error, 1)
 	go func(cmd *exec.Cmd, ended chan error) { ended <- cmd.Wait() }(m.role, m.ended)
+	// A machine that does much else may take longer to start it than connect waits.
+	// If it does not come, that is what connect says.
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, err := os.Lstat(m.socket); err == nil {
+			return
+		}
+	}
 }
 
 // stop ends the guest as Docker would, and wants it to end well.

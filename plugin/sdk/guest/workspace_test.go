@@ -98,10 +98,11 @@ func TestABrokenConnectionIsMadeAgain(t *testing.T) {
 func TestOneConnectionIsMadeForAll(t *testing.T) {
 	f := startFake(t, nil)
 	var waiting atomic.Int64
-	hold := make(chan struct{})
+	hold, held := make(chan struct{}), make(chan struct{})
 	first := true
 	ws := openFake(t, guest.Options{Dial: func(ctx context.Context) (net.Conn, error) {
 		if !first {
+			close(held)
 			<-hold
 		}
 		first = false
@@ -120,6 +121,12 @@ func TestOneConnectionIsMadeForAll(t *testing.T) {
 	var all sync.WaitGroup
 	gone, leave := context.WithCancelCause(t.Context())
 	left := errors.New("left")
+	all.Go(func() { // one that stays has begun it
+		if err := call(t.Context(), ws); err != nil {
+			t.Error(err)
+		}
+	})
+	<-held
 	for i := range 50 {
 		all.Go(func() {
 			ctx := t.Context()
