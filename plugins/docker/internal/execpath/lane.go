@@ -34,7 +34,7 @@ type lane struct {
 	buf   []byte
 	ended bool
 	drop  bool
-	err   error // why there is no more
+	err   error // why there will never be any more
 }
 
 func newLane(word string, sink bool, told func(string) bool) *lane {
@@ -71,7 +71,7 @@ func (l *lane) Write(p []byte) (int, error) {
 		text := string(bytes.TrimPrefix(data[len(l.mark):end], []byte(" ")))
 		data = data[end+1:]
 		if l.told(text) {
-			l.finish(nil)
+			l.finish()
 		}
 	}
 	return len(p), nil
@@ -91,7 +91,7 @@ func (l *lane) deliver(data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(data) > 0 {
-		if l.ended || l.drop {
+		if l.ended || l.drop || l.err != nil {
 			return
 		}
 		if l.sink {
@@ -110,13 +110,19 @@ func (l *lane) deliver(data []byte) {
 	}
 }
 
-// finish is the end, or with an error a break.
-func (l *lane) finish(err error) {
+// finish is the end of an answer.
+func (l *lane) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ended {
-		l.ended, l.err = true, err
-	}
+	l.ended = true
+	l.wake.Broadcast()
+}
+
+// fail is the end of the stream: after it nothing begins.
+func (l *lane) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
 	l.wake.Broadcast()
 }
 
@@ -132,7 +138,7 @@ func (l *lane) discard() {
 func (l *lane) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended, l.err, l.buf = false, nil, nil
+	l.ended, l.buf = false, nil
 }
 
 // Read waits for output.
@@ -144,10 +150,10 @@ func (l *lane) Read(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	for len(l.buf) == 0 {
 		switch {
-		case l.err != nil:
-			return 0, l.err
 		case l.ended, l.drop:
 			return 0, io.EOF
+		case l.err != nil:
+			return 0, l.err
 		}
 		l.wake.Wait()
 	}
@@ -164,8 +170,11 @@ func (l *lane) Read(p []byte) (int, error) {
 func (l *lane) wait() ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !l.ended {
+	for !l.ended && l.err == nil {
 		l.wake.Wait()
+	}
+	if l.ended {
+		return l.buf, nil
 	}
 	return l.buf, l.err
 }

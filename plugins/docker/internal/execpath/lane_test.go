@@ -61,7 +61,7 @@ func TestUnreadOutputIsBounded(t *testing.T) {
 		t.Error("all was taken though nobody reads")
 	default:
 	}
-	l.finish(nil)
+	l.finish()
 	<-done
 	if kept, err := io.ReadAll(l); err != nil || len(kept) > laneRoom {
 		t.Errorf("%d bytes were kept, error %v, want at most %d", len(kept), err, laneRoom)

@@ -210,8 +210,8 @@ func (p *process) copy() {
 	stop := context.AfterFunc(p.ws.alive, func() { _ = p.exec.Close() })
 	defer stop()
 	err := p.exec.Copy(p.out, p.errs)
-	p.out.finish(nil)
-	p.errs.finish(nil)
+	p.out.finish()
+	p.errs.finish()
 	select {
 	case <-p.done:
 	default:
@@ -236,7 +236,7 @@ func (p *process) lost(err error) error {
 		return fmt.Errorf("the command's stream broke, and its end is unknown: %w", err)
 	}
 	code, err := p.exec.Wait(ctx)
-	if gone := p.ws.available(ctx); gone != nil {
+	if gone := p.ws.goneSoon(ctx); gone != nil {
 		return gone
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -27,6 +28,7 @@ const workDir = "/workspace"
 // box says which containers a provider makes.
 type box struct {
 	image, user string
+	rootInit    bool // the container's own first process is root's
 	readOnly    bool
 	tmpfs       map[string]string
 	env         []string // of the container's description
@@ -70,8 +72,14 @@ func (p *provider) name(key string) string { return p.unique + "-" + key }
 func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Workspace, error) {
 	key := req.Key()
 	cfg := &container.Config{
-		Image: p.box.image, User: p.box.user, Entrypoint: []string{"/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 60 & wait $!; done"}, Env: p.box.env,
+		Image: p.box.image, User: p.box.user, Entrypoint: []string{"sleep", "100000"}, Env: p.box.env,
 		Labels: map[string]string{"test": p.unique, "name": req.Name},
+	}
+	if p.box.rootInit {
+		cfg.User = "0"
+	}
+	if strings.Contains(p.box.image, "scratch") {
+		cfg.Entrypoint = []string{"/probe", "sleep", "24h"}
 	}
 	host := &container.HostConfig{
 		NetworkMode: "none", ReadonlyRootfs: p.box.readOnly, Tmpfs: p.box.tmpfs, Init: new(bool),

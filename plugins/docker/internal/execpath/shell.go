@@ -66,8 +66,8 @@ func (w *Workspace) newShell(ctx context.Context, library string) (*shell, error
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
-		s.out.finish(err)
-		s.errs.finish(err)
+		s.out.fail(err)
+		s.errs.fail(err)
 	})
 	stop := context.AfterFunc(ctx, s.close)
 	_, err = io.WriteString(x, s.word+"\n")

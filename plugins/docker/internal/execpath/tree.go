@@ -179,8 +179,8 @@ func (p *process) release(stopped bool) {
 	case <-timer.C:
 		// Its shell was killed, and what is on the way waits for who does not read.
 		p.finish(0, errStopped)
-		p.out.finish(nil)
-		p.errs.finish(nil)
+		p.out.finish()
+		p.errs.finish()
 		_ = p.exec.Close()
 	}
 	if stopped {
@@ -229,49 +229,60 @@ func (t *processTree) stop(ctx context.Context, grace time.Duration) ([]entry, e
 	return t.kill(ctx)
 }
 
-// kill first stops all that is found, so that nobody starts anything meanwhile.
+// kill kills until nothing is left, or something has survived for too long.
 func (t *processTree) kill(ctx context.Context) ([]entry, error) {
-	deadline := time.Now().Add(killWait)
+	var deadline time.Time // from the first look on, before which a keeper may have to start
 	for pause := firstLook; ; pause = min(2*pause, longestLook) {
-		halted := map[int]string{}
-		var members []entry
-		var shell *entry
-		for {
-			var err error
-			if members, shell, err = t.look(ctx); err != nil {
-				return nil, err
-			}
-			fresh := slices.DeleteFunc(slices.Clone(members), func(e entry) bool { return halted[e.pid] == e.start })
-			if len(fresh) == 0 || time.Now().After(deadline) {
-				break
-			}
-			for _, e := range fresh {
-				halted[e.pid] = e.start
-			}
-			if err := t.signal(ctx, sigStop, fresh...); err != nil {
-				return nil, err
-			}
+		members, shell, err := t.halt(ctx)
+		if err != nil {
+			return nil, err
 		}
-		if len(members) == 0 {
-			if shell == nil {
-				return nil, nil
-			}
+		switch {
+		case len(members) == 0 && shell == nil:
+			return nil, nil
+		case len(members) == 0:
 			// It tells the end by itself, unless it waits for who reads its output.
 			if err := sleep(ctx, shellPause); err != nil {
 				return nil, err
 			}
 			return nil, t.signal(ctx, sigKill, *shell)
+		case deadline.IsZero():
+			deadline = time.Now().Add(killWait)
+		case time.Now().After(deadline):
+			return members, nil
 		}
 		if err := t.signal(ctx, sigKill, members...); err != nil {
 			return nil, err
-		}
-		if time.Now().After(deadline) {
-			return members, nil
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// haltRounds is how often what was found meanwhile is halted as well, before the
+// killing begins all the same.
+const haltRounds = 20
+
+// halt stops all that is found, so that nobody starts anything while it is killed.
+func (t *processTree) halt(ctx context.Context) (members []entry, shell *entry, err error) {
+	halted := map[int]string{}
+	for range haltRounds {
+		if members, shell, err = t.look(ctx); err != nil {
+			return nil, nil, err
+		}
+		fresh := slices.DeleteFunc(slices.Clone(members), func(e entry) bool { return halted[e.pid] == e.start })
+		if len(fresh) == 0 {
+			break
+		}
+		for _, e := range fresh {
+			halted[e.pid] = e.start
+		}
+		if err := t.signal(ctx, sigStop, fresh...); err != nil {
+			return nil, nil, err
+		}
+	}
+	return members, shell, nil
 }
 
 // shellPause is how long a command's own shell has to tell that the command ended.

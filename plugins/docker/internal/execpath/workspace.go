@@ -103,7 +103,8 @@ func (w *Workspace) open(ctx context.Context) error {
 	environ, status, err := w.keeper.ask(ctx, "cat /proc/$$/environ")
 	switch {
 	case errors.Is(err, errNoShell):
-		return err
+		w.shell, w.files = false, newArchive(w)
+		return nil
 	case err == nil && status != 0:
 		err = fmt.Errorf("reading the environment in the container: cat ended with %d", status)
 	}
@@ -229,6 +230,26 @@ func (w *Workspace) available(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+const (
+	// goneWait is how long a container whose processes were killed may take to say
+	// that it ends: the engine hears of the one before the other.
+	goneWait = 2 * time.Second
+	// goneLook lies between two looks.
+	goneLook = 50 * time.Millisecond
+)
+
+// goneSoon is available of a container of which a shell was found dead.
+func (w *Workspace) goneSoon(ctx context.Context) error {
+	for deadline := time.Now().Add(goneWait); ; {
+		if err := w.available(ctx); err != nil || time.Now().After(deadline) {
+			return err
+		}
+		if sleep(ctx, goneLook) != nil {
+			return nil
+		}
+	}
 }
 
 func (w *Workspace) running(ctx context.Context) error {
