@@ -84,15 +84,24 @@ func (p *provider) sweepVolumes(ctx context.Context) error {
 			return err
 		}
 		for _, v := range all.Volumes {
-			made, err := time.Parse(time.RFC3339, v.CreatedAt)
-			if err != nil || time.Since(made) < sweepGrace || v.Name == current {
-				continue
-			}
-			guest := v.Labels[guestvolume.LabelGuest] != ""
-			if guest || v.Labels[workspace.LabelProvider] == p.name {
+			if p.leftBehind(v, current, time.Now()) {
 				_ = api.VolumeRemove(ctx, v.Name, false) // used again meanwhile, or removed by another
 			}
 		}
 		return nil
 	})
+}
+
+// leftBehind says whether a volume of ours that no container has is for nobody any
+// more: the work directory of a workspace of this provider, or a guest that is not
+// the current one.
+func (p *provider) leftBehind(v *volume.Volume, current string, now time.Time) bool {
+	made, err := time.Parse(time.RFC3339, v.CreatedAt)
+	if err != nil || now.Sub(made) < sweepGrace || v.Labels[workspace.LabelManaged] != "true" {
+		return false
+	}
+	if v.Labels[guestvolume.LabelGuest] != "" {
+		return v.Name != current
+	}
+	return v.Labels[workspace.LabelProvider] == p.name
 }
