@@ -302,6 +302,9 @@ func (s *supervisor) destroy() {
 		}
 		if !time.Now().Before(deadline) {
 			survivors := s.tree.survivors(refused)
+			if s.reap(); s.none { // on a busy machine they end while they are looked for
+				break
+			}
 			if survivors == "" {
 				survivors = unseen
 			}
