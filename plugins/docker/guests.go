@@ -122,6 +122,6 @@ func (e *guestError) Unwrap() error { return e.cause }
 // noKeeper explains a container whose first program is not the guest and whose
 // image has nothing that lasts.
 func noKeeper(r record, err error) error {
-	return fmt.Errorf("%v: with the guest not as its init (%s) a container needs the program tail, which image %s does not have: %w",
+	return fmt.Errorf("%v: with the guest not as its init (%s) a container needs the program tail, which image %s does not have, or not for this engine: %w",
 		err, firstOf(r.Reason, r.Guest), r.Image, workspace.ErrInvalid)
 }

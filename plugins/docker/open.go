@@ -154,6 +154,9 @@ func (p *provider) startStopped(ctx context.Context, c container.InspectResponse
 		return err
 	}
 	if r.Guest != guestInit {
+		if !isOurs(c.Config.Labels) {
+			return err // somebody else's program
+		}
 		return noKeeper(r, err)
 	}
 	if again := p.replaceGuest(ctx, c); again != nil {

@@ -195,9 +195,7 @@ func refused(err error) error {
 	switch {
 	case says("nknown runtime", "invalid runtime name", "unknown or invalid runtime"):
 		return fmt.Errorf("%w: config key oci_runtime names a runtime that the engine does not have: %w", err, workspace.ErrInvalid)
-	case says("exec format error"):
-		return fmt.Errorf("%w: the image is made for another processor than the engine's: %w", err, workspace.ErrInvalid)
-	case says("executable file not found", "no such file or directory: unknown"):
+	case says(`exec: "`, "exec format error"):
 		return fmt.Errorf("%w: %w", err, errNoProgram)
 	case says("nable to find user", "no matching entries in passwd", "unable to find group"):
 		return fmt.Errorf("%w: config key user names somebody whom the image does not know: %w", err, workspace.ErrInvalid)
