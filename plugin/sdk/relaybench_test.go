@@ -3,7 +3,6 @@ package sdk_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -97,10 +96,8 @@ func BenchmarkRelay(b *testing.B) {
 			}
 		})
 		b.Run("true/"+name, func(b *testing.B) {
-			n := 0
 			for b.Loop() {
-				n++
-				noop(b, client, fmt.Sprintf("run-%s-%d-%d", name, b.N, n), name != "direct")
+				noop(b, client, workspace.NewToken(), name != "direct")
 			}
 		})
 		b.Run("write8MiB/"+name, func(b *testing.B) {
