@@ -173,6 +173,17 @@ func runMutants() []mutant {
 				return res, err
 			}}, nil
 		})},
+		{check: "B3_OneFollowsAtATime", fault: "who attaches gets what is to come, and not what was", on: withGuests, bend: bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
+			opts.StdoutOffset += dripChunk
+			return ws.AttachRun(ctx, id, opts)
+		})},
+		{check: "B3_OneFollowsAtATime", fault: "both are told how it ended", on: withGuests, bend: everyHandle(bendWait(func(_ workspace.Workspace, p workspace.Process) (*workspace.Result, error) {
+			res, err := p.Wait()
+			if err != nil {
+				return &workspace.Result{RunID: p.ID()}, nil
+			}
+			return res, nil
+		}))},
 		{check: "B3_DroppedOutputIsToldAsAGap", fault: "begins where it can, without a word", on: withGuests, bend: bendAttachRun(func(ctx context.Context, ws workspace.Workspace, id string, opts workspace.AttachOptions) (workspace.Process, error) {
 			opts.OnGap = func(*workspace.OutputGapError) error { return nil }
 			return ws.AttachRun(ctx, id, opts)

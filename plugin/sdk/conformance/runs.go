@@ -28,6 +28,7 @@ func runChecks() []check {
 		{name: "B3_ARunLeftAloneIsStopped", needs: found, hooks: hooks(needOtherHost), run: checkLeftAlone},
 		{name: "B3_StopRunStopsTheTree", needs: found, run: checkStopRun},
 		{name: "B3_FollowingIsNotOwning", needs: found, hooks: hooks(needOtherHost), run: checkFollowing},
+		{name: "B3_OneFollowsAtATime", needs: found, run: checkOneFollows},
 		{name: "B3_DroppedOutputIsToldAsAGap", needs: found, hooks: hooks(needOtherHost), run: checkGap},
 	}
 }
@@ -414,6 +415,30 @@ func checkFollowing(t testing.TB, e *env) {
 	if err := ws.StopRun(e.context(t), id); err != nil {
 		t.Errorf("stop it: %v", err)
 	}
+}
+
+// checkOneFollows: who attaches takes the run over, with all of its output.
+func checkOneFollows(t testing.TB, e *env) {
+	const chunks, code = 100, 6
+	ws := e.shared(t)
+	first := make(chan struct{})
+	var once sync.Once
+	cmd := e.drip(t, ws, chunks, code)
+	cmd.Stdout = &meter{after: func(int) { once.Do(func() { close(first) }) }}
+	before := e.start(t, e.context(t), ws, cmd)
+	e.reached(t, first, before, "the command's output")
+	p, err := e.attachRun(t, ws, before.ID(), workspace.AttachOptions{})
+	if err != nil {
+		t.Fatalf("attach a command that its host still follows: %v", err)
+	}
+	if res, err := e.wait(t, before, "who followed the command before"); err == nil {
+		t.Errorf("who followed the command before: %s, want an error", outcome(res, err))
+	}
+	res, err := e.wait(t, p, "a command that was taken over")
+	if err != nil || res.ExitCode != code {
+		t.Fatalf("a command that was taken over: %s, want exit code %d", outcome(res, err), code)
+	}
+	wantPattern(t, "stdout", res.Stdout, 0, chunks*dripChunk)
 }
 
 // checkGap has a command write more than is kept, and nobody there.
