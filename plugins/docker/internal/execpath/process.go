@@ -70,14 +70,14 @@ func (w *Workspace) Start(ctx context.Context, cmd sdk.Command) (sdk.Process, er
 		return nil, fmt.Errorf("starting the command: %w", err)
 	}
 	if err := p.start(ctx, "_b_mark="+word+";"+header+"\n"); err != nil {
-		p.forgetRun()
+		p.forgetRun() //nolint:contextcheck // it outlives the start
 		return nil, err
 	}
 	if p.refused == "" {
 		return p, nil
 	}
 	_ = p.Close()
-	p.forgetRun()
+	p.forgetRun() //nolint:contextcheck // it outlives the start
 	switch p.refused {
 	case toldBig:
 		return nil, fmt.Errorf("starting the command: arguments and environment are larger than the system takes: %w", errors.Join(workspace.ErrInvalid, syscall.E2BIG))
@@ -144,7 +144,7 @@ func (p *process) start(ctx context.Context, header string) error {
 		case <-p.done:
 		case <-timer.C:
 		}
-		_ = p.Stop(0)
+		_ = p.Stop(0) //nolint:contextcheck // ctx has ended
 		_ = p.Close()
 		return fmt.Errorf("starting the command: %w", context.Cause(ctx))
 	}
@@ -207,7 +207,7 @@ func (p *process) finish(code int, err error) {
 // copy delivers the outputs until both are told to have ended, or break.
 func (p *process) copy() {
 	defer close(p.copied)
-	stop := context.AfterFunc(p.ws.alive, func() { _ = p.exec.Close() })
+	stop := context.AfterFunc(p.ws.gone, func() { _ = p.exec.Close() })
 	defer stop()
 	err := p.exec.Copy(p.out, p.errs)
 	p.out.finish()
@@ -289,7 +289,9 @@ func (p *process) Stdin() io.WriteCloser {
 type stdin struct{ exec *engine.Exec }
 
 func (s stdin) Write(b []byte) (int, error) { return s.exec.Write(b) }
-func (s stdin) Close() error                { return s.exec.CloseWrite() }
+
+// Close is the end of the input.
+func (s stdin) Close() error { return s.exec.CloseWrite() }
 
 // Stdout ends when the command is done (contract C8).
 func (p *process) Stdout() io.Reader { return p.out }

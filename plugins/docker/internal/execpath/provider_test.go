@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -44,9 +43,6 @@ type provider struct {
 	engine *engine.Engine
 	unique string
 	box    box
-
-	mu   sync.Mutex
-	made []string
 }
 
 // plugin is a plugin whose containers carry unique.

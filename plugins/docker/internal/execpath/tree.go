@@ -112,7 +112,8 @@ func (t *processTree) closure(all []entry, seeds map[int]bool) []entry {
 				continue
 			}
 			start, known := t.known[e.pid]
-			if !seeds[e.pid] && !(known && start == e.start) && !in[e.parent] && !groups[e.group] && !sessions[e.session] {
+			known = known && start == e.start
+			if !seeds[e.pid] && !known && !in[e.parent] && !groups[e.group] && !sessions[e.session] {
 				continue
 			}
 			in[e.pid], changed = true, true
@@ -133,11 +134,11 @@ func (t *processTree) signal(ctx context.Context, number int, to ...entry) error
 	if len(to) == 0 {
 		return nil
 	}
-	line := "kill -" + strconv.Itoa(number)
+	var pids strings.Builder
 	for _, e := range to {
-		line += " " + strconv.Itoa(e.pid)
+		pids.WriteString(" " + strconv.Itoa(e.pid))
 	}
-	_, _, err := t.ws.keeper.ask(ctx, line+" 2>/dev/null")
+	_, _, err := t.ws.keeper.ask(ctx, "kill -"+strconv.Itoa(number)+pids.String()+" 2>/dev/null")
 	return err
 }
 

@@ -53,6 +53,8 @@ type Workspace struct {
 	shell  bool
 	tasks  sync.WaitGroup // goroutines that copy streams
 	alive  context.Context
+	gone   context.Context // ends with alive, or when the container has ended
+	lose   context.CancelFunc
 	end    context.CancelFunc
 
 	mu       sync.Mutex
@@ -91,7 +93,11 @@ func New(ctx context.Context, config Config) (*Workspace, error) {
 	}
 	w := &Workspace{config: config, shell: true}
 	w.keeper.ws = w
-	w.alive, w.end = context.WithCancel(context.Background()) //nolint:contextcheck // it outlives the opening
+	w.alive, w.end = context.WithCancel(context.Background())
+	w.gone, w.lose = context.WithCancel(w.alive)
+	if config.Watch != nil {
+		w.tasks.Go(w.follow)
+	}
 	err := w.open(ctx)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening container %s: %w", config.ContainerID, err), w.Close())
@@ -173,6 +179,23 @@ func (w *Workspace) Watch(ctx context.Context) error {
 	}
 }
 
+// follow ends all streams when the container has ended: the engine does not always
+// end those of a container that was removed, and whoever reads them would wait.
+func (w *Workspace) follow() {
+	defer w.lose()
+	for {
+		err := w.config.Watch(w.alive)
+		if w.alive.Err() != nil || errors.Is(err, workspace.ErrUnavailable) {
+			return
+		}
+		select {
+		case <-w.alive.Done():
+			return
+		case <-time.After(watchPause):
+		}
+	}
+}
+
 // Close gives up the shells that are kept, and stops what still runs. Background
 // children of commands that ended go on.
 func (w *Workspace) Close() error {
@@ -242,14 +265,12 @@ const (
 
 // goneSoon is available of a container of which a shell was found dead.
 func (w *Workspace) goneSoon(ctx context.Context) error {
-	for deadline := time.Now().Add(goneWait); ; {
-		if err := w.available(ctx); err != nil || time.Now().After(deadline) {
-			return err
-		}
-		if sleep(ctx, goneLook) != nil {
-			return nil
-		}
+	gone := w.available(ctx)
+	for deadline := time.Now().Add(goneWait); gone == nil && ctx.Err() == nil && time.Now().Before(deadline); {
+		_ = sleep(ctx, goneLook)
+		gone = w.available(ctx)
 	}
+	return gone
 }
 
 func (w *Workspace) running(ctx context.Context) error {
