@@ -198,7 +198,7 @@ func (p *provider) forsake(ctx context.Context, d description) error {
 	defer cancel()
 	c, found, err := p.find(ctx, d.name)
 	if err != nil || !found || c.Config.Labels[labelToken] != d.config.Labels[labelToken] || !neverStarted(c) {
-		return nil //nolint:nilerr // the create's own error says that the engine cannot be reached
+		return nil // the create's own error says that the engine cannot be reached
 	}
 	return p.remove(ctx, c.ID)
 }

@@ -128,7 +128,7 @@ func (e *events) tell(container string) {
 
 // watch returns when the room's container has ended or was replaced.
 func (p *provider) watch(ctx context.Context, r *room) error {
-	w, leave := p.events.watch(r.container)
+	w, leave := p.events.watch(r.container) //nolint:contextcheck // the stream is for all who watch
 	defer leave()
 	ticker := time.NewTicker(watchLook)
 	defer ticker.Stop()

@@ -61,13 +61,6 @@ func (g *guests) binary(system string) (guestvolume.Binary, error) {
 	return bin, nil
 }
 
-// forget has the binaries read again.
-func (g *guests) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	clear(g.found)
-}
-
 // placement is how the guest comes into a new container.
 type placement struct {
 	how          string // guestInit, guestExec or guestOff
@@ -122,6 +115,6 @@ func (e *guestError) Unwrap() error { return e.cause }
 // noKeeper explains a container whose first program is not the guest and whose
 // image has nothing that lasts.
 func noKeeper(r record, err error) error {
-	return fmt.Errorf("%v: with the guest not as its init (%s) a container needs the program tail, which image %s does not have, or not for this engine: %w",
-		err, firstOf(r.Reason, r.Guest), r.Image, workspace.ErrInvalid)
+	return fmt.Errorf("%s: with the guest not as its init (%s) a container needs the program tail, which image %s does not have, or not for this engine: %w",
+		err.Error(), firstOf(r.Reason, r.Guest), r.Image, workspace.ErrInvalid)
 }

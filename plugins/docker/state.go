@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,7 +83,7 @@ func (p *provider) stateOf(ctx context.Context, r *room, c container.InspectResp
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("container %s was removed: %w", r.name, workspace.ErrUnavailable)
 	case err != nil:
-		return nil // not known
+		return nil //nolint:nilerr // then it is not known
 	}
 	if err := p.unusable(ctx, c); err != nil {
 		return err
@@ -145,13 +146,13 @@ func (p *provider) lastLines(ctx context.Context, c container.InspectResponse) s
 	defer cancel()
 	var text bytes.Buffer
 	_ = p.engine.Query(ctx, "reading the log of container "+nameOf(c), func(ctx context.Context, api *client.Client) error {
-		log, err := api.ContainerLogs(ctx, c.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: fmt.Sprint(logLines)})
+		lines, err := api.ContainerLogs(ctx, c.ID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: strconv.Itoa(logLines)})
 		if err != nil {
 			return err
 		}
-		defer log.Close()
+		defer lines.Close()
 		both := &limitedBuffer{left: maxLog, to: &text}
-		_, err = stdcopy.StdCopy(both, both, log)
+		_, err = stdcopy.StdCopy(both, both, lines)
 		return err
 	}) // what was read of it is told
 	lines := strings.FieldsFunc(strings.ToValidUTF8(text.String(), "\uFFFD"), func(r rune) bool { return r == '\n' || r == '\r' })
@@ -185,7 +186,7 @@ func refused(err error) error {
 	text := err.Error()
 	if errdefs.IsNotFound(err) {
 		if strings.Contains(text, "network ") { // not the container
-			return fmt.Errorf("%v: config key network_mode names a network that the engine does not have: %w", err, workspace.ErrInvalid)
+			return fmt.Errorf("%s: config key network_mode names a network that the engine does not have: %w", text, workspace.ErrInvalid)
 		}
 		return err
 	}

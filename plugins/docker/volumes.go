@@ -62,12 +62,12 @@ func hostFolder(source string) (string, error) {
 	if err != nil {
 		return "", invalidKey("volumes", "%s: %v", source, err)
 	}
-	real := full
-	if resolved, err := filepath.EvalSymlinks(full); err == nil {
-		real = resolved
+	resolved := full
+	if there, err := filepath.EvalSymlinks(full); err == nil {
+		resolved = there
 	}
 	for _, socket := range controlSockets {
-		if within(socket, full) || within(socket, real) {
+		if within(socket, full) || within(socket, resolved) {
 			return "", invalidKey("volumes", "%s: the engine's socket %s is in it, and with it a workspace could do anything on the engine's machine: mount a folder without it", source, socket)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -205,7 +206,7 @@ func TestForeign_ContainersAreUsedAsTheyAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 3 {
-				if got := output(t, ws, "pwd; echo "+fmt.Sprint(i)); got != fmt.Sprintf("/tmp\n%d\n", i) {
+				if got := output(t, ws, "pwd; echo "+strconv.Itoa(i)); got != fmt.Sprintf("/tmp\n%d\n", i) {
 					t.Errorf("a command says %q", got)
 				}
 			}
