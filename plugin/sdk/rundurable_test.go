@@ -201,6 +201,24 @@ func TestB3_DurableRunLosesNoByte(t *testing.T) {
 	}
 }
 
+// A host may have any part of what was sent.
+func TestB3_OutputGoesOnInTheMiddleOfAChunk(t *testing.T) {
+	process := newFakeProcess()
+	client := serveDurable(t, providing(starting(process)))
+	call, breaks := breakable(t, client, &berthv1.RunStart{RunId: "run-a"})
+	call.take = false
+	write(t, process.stdoutW, "abcdef")
+	call.until("output", func() bool { return len(call.out[stdout]) == 6 })
+	breaks()
+	call.out[stdout] = call.out[stdout][:2]
+	call = reattach(t, t.Context(), client, "run-a", call)
+	process.exit(0, nil)
+	code, err := call.takeOutcome()
+	if code != 0 || err != nil || string(call.out[stdout]) != "abcdef" || call.held.GetStdoutOffset() != 2 {
+		t.Errorf("code %d, %v, %q, attached %v", code, err, call.out[stdout], call.held)
+	}
+}
+
 func TestB3_StdinGoesOnAfterAttach(t *testing.T) {
 	process := newFakeProcess()
 	client := serveDurable(t, providing(starting(process)))
