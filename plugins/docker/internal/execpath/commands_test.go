@@ -252,3 +252,21 @@ func TestF9_TheUsersPermissionsDecide(t *testing.T) {
 		t.Errorf("removing root's file: %v", err)
 	}
 }
+
+// TestAFloodHoldsUpNoStart starts commands whose first output fills all buffers
+// before their other output is heard of.
+func TestAFloodHoldsUpNoStart(t *testing.T) {
+	b := newBench(t, box{image: "busybox"})
+	for i := range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		p, err := b.ws.Start(ctx, sdk.Command{Args: []string{"yes"}})
+		cancel()
+		if err != nil {
+			t.Fatalf("start %d: %v", i, err)
+		}
+		if left := p.Stop(0); left != "" {
+			t.Error(left)
+		}
+		_ = p.Close()
+	}
+}

@@ -31,6 +31,8 @@ if [ "$_b_size" -gt 100000 ]; then
 fi
 (
 	read -r _b_pid _b_rest </proc/self/stat
+	# On both outputs: whoever waits for this reads neither, and either may be full.
+	printf '\001%s %s\n' "$_b_mark" "started $_b_pid"
 	tell "started $_b_pid"
 	[ -n "$_b_input" ] || exec </dev/null
 	exec 2>&9 9>&-
