@@ -51,7 +51,7 @@ func checkCallEnv(t testing.TB, e *env) {
 }
 
 func checkEnvOrder(t testing.TB, e *env) {
-	env := e.environment(t, nil)
+	env, again := e.environment(t, nil), e.environment(t, nil)
 	for name, want := range e.opts.Env {
 		if got, ok := env[name]; !ok || got != want {
 			t.Errorf("%q is %q (set: %v), want %q as the provider is configured", name, got, ok, want)
@@ -61,7 +61,9 @@ func checkEnvOrder(t testing.TB, e *env) {
 			t.Errorf("%q is %q, want the call's own", name, over[name])
 		}
 		for other, value := range env {
-			if other != name && over[other] != value {
+			// What each command has of its own, such as a mark by which a provider finds
+			// it, is another one without the call's doing too.
+			if other != name && again[other] == value && over[other] != value {
 				t.Errorf("a call gave %q, and %q became %q, before it was %q", name, other, over[other], value)
 			}
 		}
