@@ -40,7 +40,7 @@ test-python: ## Check the example provider in Python (needs python3 with venv, a
 	@$(GO) test -timeout 20m -tags python $(TESTFLAGS) ./examples/provider-python
 
 test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one)
-	@$(GO) test -timeout 40m -tags docker $(TESTFLAGS) ./plugins/docker/... ./test/docker/... ./test/bench/docker
+	@$(GO) test -timeout 40m -tags docker $(TESTFLAGS) ./plugins/docker/... ./plugin/sdk/posix ./test/docker/... ./test/bench/docker ./test/readme
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -38,10 +39,11 @@ func checkout(t *testing.T) (dir string, env []string) {
 	bin := filepath.Join(dir, "bin")
 	for _, what := range []struct{ module, packages, output string }{
 		{root, "./cmd/...", bin + string(filepath.Separator)},
+		{root, "./cmd/berth-guest", filepath.Join(bin, "berth-guest-linux-"+runtime.GOARCH)},
 		{filepath.Join(root, "examples", "provider-local"), ".", filepath.Join(bin, "berth-provider-local")},
 	} {
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", what.output, what.packages)
-		build.Dir = what.module
+		build.Dir, build.Env = what.module, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
