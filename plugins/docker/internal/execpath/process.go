@@ -207,7 +207,7 @@ func (p *process) finish(code int, err error) {
 // copy delivers the outputs until both are told to have ended, or break.
 func (p *process) copy() {
 	defer close(p.copied)
-	stop := context.AfterFunc(p.ws.gone, func() { _ = p.exec.Close() })
+	stop := context.AfterFunc(p.ws.ending(), func() { _ = p.exec.Close() })
 	defer stop()
 	err := p.exec.Copy(p.out, p.errs)
 	p.out.finish()

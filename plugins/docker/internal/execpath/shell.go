@@ -62,7 +62,7 @@ func (w *Workspace) newShell(ctx context.Context, library string) (*shell, error
 	s.exec = x
 	w.tasks.Go(func() {
 		defer close(s.copied)
-		stop := context.AfterFunc(w.gone, func() { _ = x.Close() })
+		stop := context.AfterFunc(w.ending(), func() { _ = x.Close() })
 		defer stop()
 		err := x.Copy(s.out, s.errs)
 		if err == nil {

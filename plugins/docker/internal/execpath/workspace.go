@@ -53,12 +53,11 @@ type Workspace struct {
 	shell  bool
 	tasks  sync.WaitGroup // goroutines that copy streams
 	alive  context.Context
-	gone   context.Context // ends with alive, or when the container has ended
-	lose   context.CancelFunc
 	end    context.CancelFunc
 
 	mu       sync.Mutex
 	isClosed bool
+	ends     context.Context // ends with the container: see follow
 	idle     []*shell
 }
 
@@ -94,7 +93,6 @@ func New(ctx context.Context, config Config) (*Workspace, error) {
 	w := &Workspace{config: config, shell: true}
 	w.keeper.ws = w
 	w.alive, w.end = context.WithCancel(context.Background())
-	w.gone, w.lose = context.WithCancel(w.alive)
 	if config.Watch != nil {
 		w.tasks.Go(w.follow)
 	}
@@ -180,20 +178,45 @@ func (w *Workspace) Watch(ctx context.Context) error {
 }
 
 // follow ends all streams when the container has ended: the engine does not always
-// end those of a container that was removed, and whoever reads them would wait.
+// end those of a container that was removed, and whoever reads them would wait. One
+// that was stopped may be started again.
 func (w *Workspace) follow() {
-	defer w.lose()
-	for {
-		err := w.config.Watch(w.alive)
-		if w.alive.Err() != nil || errors.Is(err, workspace.ErrUnavailable) {
-			return
+	end := w.renew()
+	for w.alive.Err() == nil {
+		if err := w.config.Watch(w.alive); errors.Is(err, workspace.ErrUnavailable) {
+			last := end
+			end = w.renew() // for what comes with the container's next start
+			last()
 		}
-		select {
-		case <-w.alive.Done():
-			return
-		case <-time.After(watchPause):
-		}
+		w.pause() // it stands still, or could not be watched
 	}
+	end()
+}
+
+// renew makes what ending returns from here on, and returns what ends that.
+func (w *Workspace) renew() context.CancelFunc {
+	ending, end := context.WithCancel(w.alive)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends = ending
+	return end
+}
+
+func (w *Workspace) pause() {
+	select {
+	case <-w.alive.Done():
+	case <-time.After(watchPause):
+	}
+}
+
+// ending ends when the container does, or the workspace here.
+func (w *Workspace) ending() context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ends == nil {
+		return w.alive
+	}
+	return w.ends
 }
 
 // Close gives up the shells that are kept, and stops what still runs. Background
