@@ -37,7 +37,12 @@ const (
 	maxResults = 16 * maxSignals
 )
 
-var errClosing = errors.New("the plugin is ending")
+var (
+	errClosing = errors.New("the plugin is ending")
+	// errEnding is errClosing where runs outlive their streams: what serves them ends
+	// with the workspace that it is in.
+	errEnding = fmt.Errorf("the workspace is ending: %w", workspace.ErrUnavailable)
+)
 
 var runIDPattern = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 

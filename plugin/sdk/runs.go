@@ -183,7 +183,11 @@ func (g *registry) stopAll(grace time.Duration) {
 	}
 	g.mu.Unlock()
 	for _, r := range active {
-		r.stop(stopCause{err: stoppedBy(errClosing), grace: grace})
+		why := errClosing
+		if r.server.def.durableRuns {
+			why = errEnding
+		}
+		r.stop(stopCause{err: stoppedBy(why), grace: grace})
 	}
 	timer := time.NewTimer(grace + stopAllWait)
 	defer timer.Stop()

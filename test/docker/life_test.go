@@ -240,7 +240,7 @@ func TestFailure_IsToldApartAndAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "exit code 137"},
-		"stopped": {nil, func(t *testing.T, b *bed, ws workspace.Workspace) { b.stop(t, ref(t, ws)) }, "has ended"},
+		"stopped": {nil, func(t *testing.T, b *bed, ws workspace.Workspace) { b.stop(t, ref(t, ws)) }, "end"},
 	} {
 		for _, guest := range []string{"init", "exec", "off"} {
 			t.Run(name+" with guest "+guest, func(t *testing.T) {
