@@ -28,7 +28,7 @@ func (s *server) ReadFile(req *berthv1.ReadFileRequest, stream grpc.ServerStream
 			return fmt.Errorf("offset %d, length %d: negative: %w", req.GetOffset(), req.GetLength(), workspace.ErrInvalid)
 		}
 		if c.entry.target != nil {
-			return s.relayRead(c, req, stream)
+			return s.relayRead(c, req, stream) //nolint:contextcheck // the stream's own
 		}
 		reader, err := c.content().Open(ctx, c.abs, workspace.ReadOptions{Offset: req.GetOffset(), Length: req.GetLength()})
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *server) WriteFile(stream uploadStream) error {
 			return err
 		}
 		if c.entry.target != nil {
-			return s.relayWrite(c, start, stream)
+			return s.relayWrite(c, start, stream) //nolint:contextcheck // the stream's own
 		}
 		writer, err := c.content().Create(ctx, c.abs, opts)
 		if err != nil {
@@ -213,7 +213,7 @@ func (s *server) ReadDir(req *berthv1.ReadDirRequest, stream grpc.ServerStreamin
 	ctx := stream.Context()
 	return s.withFile(ctx, opReadDir, req.GetWorkspace(), req.GetPath(), func(c fileCall) error {
 		if c.entry.target != nil {
-			return s.relayList(c, stream)
+			return s.relayList(c, stream) //nolint:contextcheck // the stream's own
 		}
 		infos, err := c.content().ReadDir(ctx, c.abs)
 		if err != nil {

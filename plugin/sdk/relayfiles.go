@@ -35,6 +35,7 @@ var (
 
 func (f guestFiles) call() guestCall { return guestCall{server: f.server, id: f.entry.id} }
 
+// Stat follows links.
 func (f guestFiles) Stat(ctx context.Context, file string) (workspace.FileInfo, error) {
 	answer, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.StatResponse, error) {
 		return c.Stat(ctx, &berthv1.StatRequest{Workspace: key, Path: []byte(file)}, guestLimit)
@@ -45,6 +46,7 @@ func (f guestFiles) Stat(ctx context.Context, file string) (workspace.FileInfo, 
 	return f.call().checkInfo(answer.GetInfo(), false)
 }
 
+// Lstat does not follow the last link.
 func (f guestFiles) Lstat(ctx context.Context, file string) (workspace.FileInfo, error) {
 	answer, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.LstatResponse, error) {
 		return c.Lstat(ctx, &berthv1.LstatRequest{Workspace: key, Path: []byte(file)}, guestLimit)
@@ -55,6 +57,7 @@ func (f guestFiles) Lstat(ctx context.Context, file string) (workspace.FileInfo,
 	return f.call().checkInfo(answer.GetInfo(), false)
 }
 
+// MkdirAll makes a directory and its parents.
 func (f guestFiles) MkdirAll(ctx context.Context, dir string) error {
 	_, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.MkdirAllResponse, error) {
 		return c.MkdirAll(ctx, &berthv1.MkdirAllRequest{Workspace: key, Path: []byte(dir)}, guestLimit)
@@ -62,6 +65,7 @@ func (f guestFiles) MkdirAll(ctx context.Context, dir string) error {
 	return err
 }
 
+// Remove takes a file, a link itself, or a tree.
 func (f guestFiles) Remove(ctx context.Context, file string) error {
 	_, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.RemoveResponse, error) {
 		return c.Remove(ctx, &berthv1.RemoveRequest{Workspace: key, Path: []byte(file)}, guestLimit)
@@ -69,6 +73,7 @@ func (f guestFiles) Remove(ctx context.Context, file string) error {
 	return err
 }
 
+// RealPath resolves as realpath -m does.
 func (f guestFiles) RealPath(ctx context.Context, file string) (string, error) {
 	answer, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.RealPathResponse, error) {
 		return c.RealPath(ctx, &berthv1.RealPathRequest{Workspace: key, Path: []byte(file)}, guestLimit)
@@ -83,6 +88,7 @@ func (f guestFiles) RealPath(ctx context.Context, file string) (string, error) {
 	return resolved, nil
 }
 
+// Rename moves a file or a tree.
 func (f guestFiles) Rename(ctx context.Context, from, to string) error {
 	_, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.RenameResponse, error) {
 		return c.Rename(ctx, &berthv1.RenameRequest{Workspace: key, From: []byte(from), To: []byte(to)}, guestLimit)
@@ -90,6 +96,7 @@ func (f guestFiles) Rename(ctx context.Context, from, to string) error {
 	return err
 }
 
+// Symlink makes a link.
 func (f guestFiles) Symlink(ctx context.Context, target, file string) error {
 	_, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.SymlinkResponse, error) {
 		return c.Symlink(ctx, &berthv1.SymlinkRequest{Workspace: key, Target: []byte(target), Path: []byte(file)}, guestLimit)
@@ -97,6 +104,7 @@ func (f guestFiles) Symlink(ctx context.Context, target, file string) error {
 	return err
 }
 
+// Readlink tells what a link holds.
 func (f guestFiles) Readlink(ctx context.Context, file string) (string, error) {
 	answer, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.ReadlinkResponse, error) {
 		return c.Readlink(ctx, &berthv1.ReadlinkRequest{Workspace: key, Path: []byte(file)}, guestLimit)
@@ -111,6 +119,7 @@ func (f guestFiles) Readlink(ctx context.Context, file string) (string, error) {
 	return target, nil
 }
 
+// Chmod changes permissions.
 func (f guestFiles) Chmod(ctx context.Context, file string, mode fs.FileMode) error {
 	_, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.ChmodResponse, error) {
 		return c.Chmod(ctx, &berthv1.ChmodRequest{Workspace: key, Path: []byte(file), Mode: wire.FromFileMode(mode)}, guestLimit)
@@ -118,6 +127,7 @@ func (f guestFiles) Chmod(ctx context.Context, file string, mode fs.FileMode) er
 	return err
 }
 
+// Chtimes changes the modification time.
 func (f guestFiles) Chtimes(ctx context.Context, file string, modTime time.Time) error {
 	_, err := callGuest(ctx, f.server, f.entry, func(ctx context.Context, c berthv1.ProviderClient, key *berthv1.WorkspaceKey) (*berthv1.ChtimesResponse, error) {
 		return c.Chtimes(ctx, &berthv1.ChtimesRequest{Workspace: key, Path: []byte(file), ModTime: wire.FromTime(modTime)}, guestLimit)
@@ -249,8 +259,8 @@ func forwardFile(host uploadStream, guest grpc.ClientStreamingClient[berthv1.Wri
 			ended.Store(true)
 		}
 		sent.Add(int64(len(data)))
-		if guest.Send(m) != nil {
-			return nil
+		if guest.Send(m) != nil { // over; receiving tells why
+			return nil //nolint:nilerr // as said
 		}
 		if end {
 			_ = guest.CloseSend() // the answer tells how it went

@@ -131,6 +131,8 @@ func (s *server) relayAttach(e *entry, host runStream, attach *berthv1.RunAttach
 }
 
 // relay opens the stream to the guest and carries messages until one side ends.
+//
+//nolint:contextcheck // a run goes by its own context; connecting is for its beginning
 func (r *relayedRun) relay(connecting context.Context, first func(*berthv1.WorkspaceKey) *berthv1.RunRequest,
 	open func(berthv1.ProviderClient, context.Context, ...grpc.CallOption) (guestRunStream, error),
 ) error {

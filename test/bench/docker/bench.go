@@ -40,7 +40,7 @@ func open(ctx context.Context, bin, image string) (_ *bench, err error) {
 		return nil, err
 	}
 	b := &bench{image: image}
-	defer func() {
+	defer func() { //nolint:contextcheck // what was made is removed, though the run was cancelled
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}

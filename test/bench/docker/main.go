@@ -38,7 +38,7 @@ func run(ctx context.Context, bin, image string, python bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.close()) }() //nolint:contextcheck // what was made is removed, though the run was cancelled
 	peer := map[string]samples{}
 	if python {
 		if peer, err = predecessor(ctx, image); err != nil {
@@ -57,7 +57,7 @@ func run(ctx context.Context, bin, image string, python bool) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
-		print(out, r, ours, engine, peer[r.name])
+		printRow(out, r, ours, engine, peer[r.name])
 	}
 	if err := out.Flush(); err != nil {
 		return err
@@ -65,8 +65,8 @@ func run(ctx context.Context, bin, image string, python bool) (err error) {
 	return b.report(ctx)
 }
 
-// print prints one row: ours, and each peer that did the same work.
-func print(out *tabwriter.Writer, r row, ours, engine, peer samples) {
+// printRow prints one row: ours, and each peer that did the same work.
+func printRow(out *tabwriter.Writer, r row, ours, engine, peer samples) {
 	cells := [4]string{"–", "–", "–", "–"}
 	if len(engine) > 0 {
 		cells[0] = rounded(engine.at(50)).String()

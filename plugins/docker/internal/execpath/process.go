@@ -64,7 +64,7 @@ func (w *Workspace) Start(ctx context.Context, cmd sdk.Command) (sdk.Process, er
 	}
 	p := &process{ws: w, run: newName(), input: cmd.Stdin, started: make(chan struct{}), done: make(chan struct{}), copied: make(chan struct{})}
 	word := newName()
-	p.out = newLane(word, false, func(text string) bool { return text == "" || p.told(text) })
+	p.out = newLane(word, false, func(text string) bool { return text == "" || p.told(text) }) //nolint:contextcheck // what it forgets outlives the start
 	p.errs = newLane(word, false, p.told)
 	if err := w.keeper.add(ctx, p.run); err != nil {
 		return nil, fmt.Errorf("starting the command: %w", err)

@@ -60,7 +60,7 @@ func (w *Workspace) newShell(ctx context.Context, library string) (*shell, error
 		return nil, err
 	}
 	s.exec = x
-	w.tasks.Go(func() {
+	w.tasks.Go(func() { //nolint:contextcheck // the shell outlives the call that started it
 		defer close(s.copied)
 		stop := context.AfterFunc(w.ending(), func() { _ = x.Close() })
 		defer stop()
