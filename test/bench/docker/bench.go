@@ -177,8 +177,8 @@ func (b *bench) report(ctx context.Context) error {
 		guest += memory(pid, "RssAnon")
 	}
 	plugin := pluginPID(b.host)
-	fmt.Printf("\npeak memory: host %d MiB, plugin %d MiB; all processes of the guest hold %d MiB of their own now\n",
-		memory(os.Getpid(), "VmHWM")>>20, memory(plugin, "VmHWM")>>20, guest>>20)
+	fmt.Printf("\npeak memory: host %d MiB (with the %d MiB that it writes), plugin %d MiB; all processes of the guest hold %d MiB of their own now\n",
+		memory(os.Getpid(), "VmHWM")>>20, largest>>20, memory(plugin, "VmHWM")>>20, guest>>20)
 	return nil
 }
 
