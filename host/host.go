@@ -224,6 +224,20 @@ func (h *Host) List(ctx context.Context, provider string, opts workspace.ListOpt
 	return p.list(ctx, opts)
 }
 
+// Sweep removes what a provider keeps beside its workspaces and nothing uses any
+// more, such as images that it built, and tells what that was. A provider that
+// keeps nothing says [errors.ErrUnsupported].
+func (h *Host) Sweep(ctx context.Context, provider string, opts workspace.SweepOptions) ([]workspace.Leftover, error) {
+	p, err := h.provider(provider)
+	if err == nil && opts.OlderThan < 0 {
+		err = fmt.Errorf("sweep: OlderThan %v is negative: %w", opts.OlderThan, workspace.ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.sweep(ctx, opts)
+}
+
 // Close is [Host.Shutdown] with 10 s for calls in flight.
 func (h *Host) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeDrain)

@@ -20,6 +20,21 @@ func (p *provider) destroy(ctx context.Context, ref workspace.Ref) error {
 	return err
 }
 
+func (p *provider) sweep(ctx context.Context, opts workspace.SweepOptions) ([]workspace.Leftover, error) {
+	op := operation{name: "sweep", on: "provider " + p.name, changes: !opts.DryRun}
+	answer, err := unary(ctx, p, op, func(ctx context.Context, c berthv1.ProviderClient) (*berthv1.SweepResponse, error) {
+		return c.Sweep(ctx, &berthv1.SweepRequest{DryRun: opts.DryRun, OlderThanNs: int64(opts.OlderThan)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	leftovers := make([]workspace.Leftover, 0, len(answer.GetLeftovers()))
+	for _, l := range answer.GetLeftovers() {
+		leftovers = append(leftovers, workspace.Leftover{Kind: l.GetKind(), Name: l.GetName()})
+	}
+	return leftovers, nil
+}
+
 func validateListOptions(opts workspace.ListOptions) error {
 	if opts.OlderThan < 0 {
 		return fmt.Errorf("list: OlderThan %v is negative: %w", opts.OlderThan, workspace.ErrInvalid)

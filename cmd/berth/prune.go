@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/cmd/berth/internal/display"
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -21,7 +22,10 @@ func newPruneCommand(a *app) *cobra.Command {
 		Short: "Destroy old workspaces",
 		Long: `prune destroys the workspaces that ps with the same flags lists, and lists them.
 Nobody else cleans up behind you: a workspace lives until it is destroyed. Those of
-unknown age stay, unless --older-than is 0.`,
+unknown age stay, unless --older-than is 0.
+
+Without --label it also removes what providers keep beside workspaces and nothing has
+used for that long, such as images that they built, and tells it on stderr.`,
 		Example: `  berth prune --older-than 7d --dry-run
   berth prune docker --older-than 12h --label team=blue`,
 		ValidArgsFunction: a.completeProviders,
@@ -63,5 +67,32 @@ func (a *app) prune(ctx context.Context, providers []string, opts workspace.List
 		destroyed = append(destroyed, info)
 	}
 	errs = append(errs, display.List(a.stdout, format, workspaceHeading, workspaceRows(destroyed, time.Now())))
+	if len(opts.Labels) == 0 && ctx.Err() == nil {
+		errs = append(errs, a.sweep(ctx, h, providers, workspace.SweepOptions{DryRun: dryRun, OlderThan: opts.OlderThan}))
+	}
+	return errors.Join(errs...)
+}
+
+// sweep has each provider remove what it keeps beside its workspaces.
+func (a *app) sweep(ctx context.Context, h *host.Host, providers []string, opts workspace.SweepOptions) error {
+	if len(providers) == 0 {
+		for _, status := range h.Providers() {
+			providers = append(providers, status.Name)
+		}
+	}
+	verb := "removed"
+	if opts.DryRun {
+		verb = "would remove"
+	}
+	var errs []error
+	for _, provider := range providers {
+		leftovers, err := h.Sweep(ctx, provider, opts)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+		for _, l := range leftovers {
+			a.say("%s %s %s of %s", verb, l.Kind, l.Name, provider)
+		}
+	}
 	return errors.Join(errs...)
 }

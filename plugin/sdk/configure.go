@@ -84,6 +84,9 @@ func describeProvider(state *configured) *berthv1.ConfigureResponse {
 	if _, ok := state.provider.(Lister); ok {
 		features[workspace.FeatureList] = true
 	}
+	if _, ok := state.provider.(Sweeper); ok {
+		features[workspace.FeatureSweep] = true
+	}
 	state.labels = features.Has(workspace.FeatureLabels)
 	answer := &berthv1.ConfigureResponse{Features: wire.FromFeatures(features)}
 	if e, ok := state.provider.(Ephemeral); ok {

@@ -31,7 +31,7 @@ type Plugin[C any] struct {
 	Version string
 	// New makes the provider. It is called once, with a configuration that the
 	// schema accepts. What it returns may implement the optional interfaces of
-	// providers: [Lister], [Announcer], [Ephemeral], [Deviator], [io.Closer].
+	// providers: [Lister], [Sweeper], [Announcer], [Ephemeral], [Deviator], [io.Closer].
 	New func(ctx context.Context, config C, env Env) (Provider, error)
 	// Workspace is any value of the type that Create returns, a typed nil will
 	// do: its methods tell what workspaces of this plugin may have.
@@ -199,6 +199,14 @@ type Watcher interface {
 type Lister interface {
 	// List may leave filtering by opts to the SDK.
 	List(ctx context.Context, opts workspace.ListOptions) iter.Seq2[Info, error]
+}
+
+// Sweeper removes what the provider keeps beside its workspaces.
+type Sweeper interface {
+	// Sweep removes what nothing uses any more, and tells what it was; that of a
+	// workspace that is there is never touched (contract L6). It removes what it can
+	// and returns that also beside an error.
+	Sweep(ctx context.Context, opts workspace.SweepOptions) ([]workspace.Leftover, error)
 }
 
 // Info is one workspace in a listing.

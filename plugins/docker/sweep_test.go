@@ -16,7 +16,7 @@ func TestSweep_TakesWhatIsLeftBehindAlone(t *testing.T) {
 	with := func(key, value string) map[string]string {
 		return map[string]string{workspace.LabelManaged: "true", key: value}
 	}
-	p := &provider{name: "mine"}
+	s := sweeping{provider: &provider{name: "mine"}, unused: sweepGrace, kept: "berth-guest-now"}
 	for name, test := range map[string]struct {
 		labels map[string]string
 		volume string
@@ -32,11 +32,11 @@ func TestSweep_TakesWhatIsLeftBehindAlone(t *testing.T) {
 		"not ours":                   {map[string]string{workspace.LabelProvider: "mine"}, "v", time.Hour, false},
 	} {
 		v := &volume.Volume{Name: test.volume, Labels: test.labels, CreatedAt: now.Add(-test.age).Format(time.RFC3339)}
-		if got := p.leftBehind(v, "berth-guest-now", now); got != test.want {
+		if got := s.leftBehind(v, now); got != test.want {
 			t.Errorf("%s: swept %v, want %v", name, got, test.want)
 		}
 	}
-	if p.leftBehind(&volume.Volume{Labels: with(workspace.LabelProvider, "mine"), CreatedAt: "long ago"}, "", now) {
+	if s.leftBehind(&volume.Volume{Labels: with(workspace.LabelProvider, "mine"), CreatedAt: "long ago"}, now) {
 		t.Error("a volume of unknown age is swept")
 	}
 }

@@ -73,6 +73,7 @@ const (
 const (
 	FeatureList   Feature = "list"   // List
 	FeatureLabels Feature = "labels" // labels of the embedder's
+	FeatureSweep  Feature = "sweep"  // what it keeps beside workspaces can be removed
 )
 
 // Features is a set of them.
@@ -101,6 +102,23 @@ type ListOptions struct {
 	// Labels must all be there with these values.
 	Labels map[string]string
 	// OlderThan is the least age; workspaces of unknown age are left out then.
+	OlderThan time.Duration
+}
+
+// Leftover is something that a provider keeps beside its workspaces and that
+// nothing uses any more, such as an image that it built.
+type Leftover struct {
+	// Kind is the service's own word, such as "volume".
+	Kind string
+	Name string
+}
+
+// SweepOptions say which leftovers are removed.
+type SweepOptions struct {
+	// DryRun only tells what would be removed.
+	DryRun bool
+	// OlderThan is the least time for which nothing has used it, as far as the
+	// provider knows. It keeps some for longer, at its own discretion.
 	OlderThan time.Duration
 }
 

@@ -1034,6 +1034,157 @@ func (x *ListResponse) GetDetails() map[string]string {
 	return nil
 }
 
+type SweepRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only tell what would be removed.
+	DryRun bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The least time in nanoseconds for which nothing has used it.
+	OlderThanNs   int64 `protobuf:"varint,2,opt,name=older_than_ns,json=olderThanNs,proto3" json:"older_than_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepRequest) Reset() {
+	*x = SweepRequest{}
+	mi := &file_berthv1_berth_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepRequest) ProtoMessage() {}
+
+func (x *SweepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepRequest.ProtoReflect.Descriptor instead.
+func (*SweepRequest) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SweepRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SweepRequest) GetOlderThanNs() int64 {
+	if x != nil {
+		return x.OlderThanNs
+	}
+	return 0
+}
+
+type SweepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leftovers     []*Leftover            `protobuf:"bytes,1,rep,name=leftovers,proto3" json:"leftovers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepResponse) Reset() {
+	*x = SweepResponse{}
+	mi := &file_berthv1_berth_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepResponse) ProtoMessage() {}
+
+func (x *SweepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepResponse.ProtoReflect.Descriptor instead.
+func (*SweepResponse) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SweepResponse) GetLeftovers() []*Leftover {
+	if x != nil {
+		return x.Leftovers
+	}
+	return nil
+}
+
+type Leftover struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is, such as "volume".
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leftover) Reset() {
+	*x = Leftover{}
+	mi := &file_berthv1_berth_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leftover) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leftover) ProtoMessage() {}
+
+func (x *Leftover) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
+func (*Leftover) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Leftover) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Leftover) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type Time struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in google.protobuf.Timestamp, without its bounds.
@@ -1045,7 +1196,7 @@ type Time struct {
 
 func (x *Time) Reset() {
 	*x = Time{}
-	mi := &file_berthv1_berth_proto_msgTypes[16]
+	mi := &file_berthv1_berth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1208,7 @@ func (x *Time) String() string {
 func (*Time) ProtoMessage() {}
 
 func (x *Time) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[16]
+	mi := &file_berthv1_berth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1221,7 @@ func (x *Time) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Time.ProtoReflect.Descriptor instead.
 func (*Time) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{16}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Time) GetSeconds() int64 {
@@ -1121,7 +1272,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[17]
+	mi := &file_berthv1_berth_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1284,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[17]
+	mi := &file_berthv1_berth_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1297,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{17}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunRequest) GetMessage() isRunRequest_Message {
@@ -1284,15 +1435,20 @@ type RunStart struct {
 	// In bytes; zero means none.
 	OutputLimit int64 `protobuf:"varint,9,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
 	// The command gets an input. Otherwise its stdin is at its end.
-	Stdin         bool `protobuf:"varint,10,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	Detached      bool `protobuf:"varint,11,opt,name=detached,proto3" json:"detached,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Stdin    bool `protobuf:"varint,10,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Detached bool `protobuf:"varint,11,opt,name=detached,proto3" json:"detached,omitempty"`
+	// Above zero: the same start was sent before, that long ago, and whether it
+	// arrived is not known. Nothing may run twice: a run_id that was used is the
+	// status already_exists, and where what was used so long ago is not known the
+	// status is not_exist.
+	RepeatedAfterNs int64 `protobuf:"varint,12,opt,name=repeated_after_ns,json=repeatedAfterNs,proto3" json:"repeated_after_ns,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunStart) Reset() {
 	*x = RunStart{}
-	mi := &file_berthv1_berth_proto_msgTypes[18]
+	mi := &file_berthv1_berth_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1460,7 @@ func (x *RunStart) String() string {
 func (*RunStart) ProtoMessage() {}
 
 func (x *RunStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[18]
+	mi := &file_berthv1_berth_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1473,7 @@ func (x *RunStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStart.ProtoReflect.Descriptor instead.
 func (*RunStart) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{18}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunStart) GetWorkspace() *WorkspaceKey {
@@ -1397,6 +1553,13 @@ func (x *RunStart) GetDetached() bool {
 	return false
 }
 
+func (x *RunStart) GetRepeatedAfterNs() int64 {
+	if x != nil {
+		return x.RepeatedAfterNs
+	}
+	return 0
+}
+
 type RunAttach struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Workspace *WorkspaceKey          `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
@@ -1410,7 +1573,7 @@ type RunAttach struct {
 
 func (x *RunAttach) Reset() {
 	*x = RunAttach{}
-	mi := &file_berthv1_berth_proto_msgTypes[19]
+	mi := &file_berthv1_berth_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1585,7 @@ func (x *RunAttach) String() string {
 func (*RunAttach) ProtoMessage() {}
 
 func (x *RunAttach) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[19]
+	mi := &file_berthv1_berth_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1598,7 @@ func (x *RunAttach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAttach.ProtoReflect.Descriptor instead.
 func (*RunAttach) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{19}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunAttach) GetWorkspace() *WorkspaceKey {
@@ -1476,7 +1639,7 @@ type RunStdin struct {
 
 func (x *RunStdin) Reset() {
 	*x = RunStdin{}
-	mi := &file_berthv1_berth_proto_msgTypes[20]
+	mi := &file_berthv1_berth_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1651,7 @@ func (x *RunStdin) String() string {
 func (*RunStdin) ProtoMessage() {}
 
 func (x *RunStdin) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[20]
+	mi := &file_berthv1_berth_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1664,7 @@ func (x *RunStdin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdin.ProtoReflect.Descriptor instead.
 func (*RunStdin) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{20}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunStdin) GetOffset() int64 {
@@ -1528,7 +1691,7 @@ type RunStdinEnd struct {
 
 func (x *RunStdinEnd) Reset() {
 	*x = RunStdinEnd{}
-	mi := &file_berthv1_berth_proto_msgTypes[21]
+	mi := &file_berthv1_berth_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1703,7 @@ func (x *RunStdinEnd) String() string {
 func (*RunStdinEnd) ProtoMessage() {}
 
 func (x *RunStdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[21]
+	mi := &file_berthv1_berth_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1716,7 @@ func (x *RunStdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdinEnd.ProtoReflect.Descriptor instead.
 func (*RunStdinEnd) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{21}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunStdinEnd) GetOffset() int64 {
@@ -1575,7 +1738,7 @@ type RunSignal struct {
 
 func (x *RunSignal) Reset() {
 	*x = RunSignal{}
-	mi := &file_berthv1_berth_proto_msgTypes[22]
+	mi := &file_berthv1_berth_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1750,7 @@ func (x *RunSignal) String() string {
 func (*RunSignal) ProtoMessage() {}
 
 func (x *RunSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[22]
+	mi := &file_berthv1_berth_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1763,7 @@ func (x *RunSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSignal.ProtoReflect.Descriptor instead.
 func (*RunSignal) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{22}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunSignal) GetName() string {
@@ -1625,7 +1788,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_berthv1_berth_proto_msgTypes[23]
+	mi := &file_berthv1_berth_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1800,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[23]
+	mi := &file_berthv1_berth_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1813,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{23}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{26}
 }
 
 type RunTaken struct {
@@ -1666,7 +1829,7 @@ type RunTaken struct {
 
 func (x *RunTaken) Reset() {
 	*x = RunTaken{}
-	mi := &file_berthv1_berth_proto_msgTypes[24]
+	mi := &file_berthv1_berth_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1841,7 @@ func (x *RunTaken) String() string {
 func (*RunTaken) ProtoMessage() {}
 
 func (x *RunTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[24]
+	mi := &file_berthv1_berth_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1854,7 @@ func (x *RunTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTaken.ProtoReflect.Descriptor instead.
 func (*RunTaken) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{24}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunTaken) GetStdoutOffset() int64 {
@@ -1733,7 +1896,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[25]
+	mi := &file_berthv1_berth_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1908,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[25]
+	mi := &file_berthv1_berth_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1921,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{25}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunResponse) GetMessage() isRunResponse_Message {
@@ -1887,7 +2050,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_berthv1_berth_proto_msgTypes[26]
+	mi := &file_berthv1_berth_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2062,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[26]
+	mi := &file_berthv1_berth_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2075,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{26}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{29}
 }
 
 type RunAttached struct {
@@ -1928,7 +2091,7 @@ type RunAttached struct {
 
 func (x *RunAttached) Reset() {
 	*x = RunAttached{}
-	mi := &file_berthv1_berth_proto_msgTypes[27]
+	mi := &file_berthv1_berth_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2103,7 @@ func (x *RunAttached) String() string {
 func (*RunAttached) ProtoMessage() {}
 
 func (x *RunAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[27]
+	mi := &file_berthv1_berth_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2116,7 @@ func (x *RunAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAttached.ProtoReflect.Descriptor instead.
 func (*RunAttached) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{27}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunAttached) GetStdoutOffset() int64 {
@@ -1994,7 +2157,7 @@ type RunOutput struct {
 
 func (x *RunOutput) Reset() {
 	*x = RunOutput{}
-	mi := &file_berthv1_berth_proto_msgTypes[28]
+	mi := &file_berthv1_berth_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2169,7 @@ func (x *RunOutput) String() string {
 func (*RunOutput) ProtoMessage() {}
 
 func (x *RunOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[28]
+	mi := &file_berthv1_berth_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2182,7 @@ func (x *RunOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
 func (*RunOutput) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{28}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunOutput) GetOffset() int64 {
@@ -2048,7 +2211,7 @@ type RunStdinTaken struct {
 
 func (x *RunStdinTaken) Reset() {
 	*x = RunStdinTaken{}
-	mi := &file_berthv1_berth_proto_msgTypes[29]
+	mi := &file_berthv1_berth_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2223,7 @@ func (x *RunStdinTaken) String() string {
 func (*RunStdinTaken) ProtoMessage() {}
 
 func (x *RunStdinTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[29]
+	mi := &file_berthv1_berth_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2236,7 @@ func (x *RunStdinTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdinTaken.ProtoReflect.Descriptor instead.
 func (*RunStdinTaken) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{29}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunStdinTaken) GetOffset() int64 {
@@ -2101,7 +2264,7 @@ type RunSignalResult struct {
 
 func (x *RunSignalResult) Reset() {
 	*x = RunSignalResult{}
-	mi := &file_berthv1_berth_proto_msgTypes[30]
+	mi := &file_berthv1_berth_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2276,7 @@ func (x *RunSignalResult) String() string {
 func (*RunSignalResult) ProtoMessage() {}
 
 func (x *RunSignalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[30]
+	mi := &file_berthv1_berth_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2289,7 @@ func (x *RunSignalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSignalResult.ProtoReflect.Descriptor instead.
 func (*RunSignalResult) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{30}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunSignalResult) GetSequence() int64 {
@@ -2160,7 +2323,7 @@ type RunOutcome struct {
 
 func (x *RunOutcome) Reset() {
 	*x = RunOutcome{}
-	mi := &file_berthv1_berth_proto_msgTypes[31]
+	mi := &file_berthv1_berth_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2335,7 @@ func (x *RunOutcome) String() string {
 func (*RunOutcome) ProtoMessage() {}
 
 func (x *RunOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[31]
+	mi := &file_berthv1_berth_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2348,7 @@ func (x *RunOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutcome.ProtoReflect.Descriptor instead.
 func (*RunOutcome) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{31}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunOutcome) GetResult() isRunOutcome_Result {
@@ -2254,7 +2417,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_berthv1_berth_proto_msgTypes[32]
+	mi := &file_berthv1_berth_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2429,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[32]
+	mi := &file_berthv1_berth_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2442,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{32}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2299,7 +2462,7 @@ type StopRunRequest struct {
 
 func (x *StopRunRequest) Reset() {
 	*x = StopRunRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[33]
+	mi := &file_berthv1_berth_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2474,7 @@ func (x *StopRunRequest) String() string {
 func (*StopRunRequest) ProtoMessage() {}
 
 func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[33]
+	mi := &file_berthv1_berth_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +2487,7 @@ func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunRequest.ProtoReflect.Descriptor instead.
 func (*StopRunRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StopRunRequest) GetWorkspace() *WorkspaceKey {
@@ -2349,7 +2512,7 @@ type StopRunResponse struct {
 
 func (x *StopRunResponse) Reset() {
 	*x = StopRunResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[34]
+	mi := &file_berthv1_berth_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2524,7 @@ func (x *StopRunResponse) String() string {
 func (*StopRunResponse) ProtoMessage() {}
 
 func (x *StopRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[34]
+	mi := &file_berthv1_berth_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2537,7 @@ func (x *StopRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunResponse.ProtoReflect.Descriptor instead.
 func (*StopRunResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{34}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{37}
 }
 
 type ListRunsRequest struct {
@@ -2386,7 +2549,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[35]
+	mi := &file_berthv1_berth_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2561,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[35]
+	mi := &file_berthv1_berth_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2574,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{35}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListRunsRequest) GetWorkspace() *WorkspaceKey {
@@ -2435,7 +2598,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[36]
+	mi := &file_berthv1_berth_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2610,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[36]
+	mi := &file_berthv1_berth_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2623,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{36}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListRunsResponse) GetRunId() string {
@@ -2522,7 +2685,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_berthv1_berth_proto_msgTypes[37]
+	mi := &file_berthv1_berth_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2697,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[37]
+	mi := &file_berthv1_berth_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2710,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{37}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FileInfo) GetName() []byte {
@@ -2605,7 +2768,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[38]
+	mi := &file_berthv1_berth_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2780,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[38]
+	mi := &file_berthv1_berth_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2793,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{38}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadFileRequest) GetWorkspace() *WorkspaceKey {
@@ -2675,7 +2838,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[39]
+	mi := &file_berthv1_berth_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2850,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[39]
+	mi := &file_berthv1_berth_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2863,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{39}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadFileResponse) GetMessage() isReadFileResponse_Message {
@@ -2774,7 +2937,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[40]
+	mi := &file_berthv1_berth_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2949,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[40]
+	mi := &file_berthv1_berth_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2962,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{40}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
@@ -2875,7 +3038,7 @@ type WriteFileStart struct {
 
 func (x *WriteFileStart) Reset() {
 	*x = WriteFileStart{}
-	mi := &file_berthv1_berth_proto_msgTypes[41]
+	mi := &file_berthv1_berth_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +3050,7 @@ func (x *WriteFileStart) String() string {
 func (*WriteFileStart) ProtoMessage() {}
 
 func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[41]
+	mi := &file_berthv1_berth_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +3063,7 @@ func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
 func (*WriteFileStart) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{41}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WriteFileStart) GetWorkspace() *WorkspaceKey {
@@ -2955,7 +3118,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[42]
+	mi := &file_berthv1_berth_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2967,7 +3130,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[42]
+	mi := &file_berthv1_berth_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2980,7 +3143,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{42}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WriteFileResponse) GetWritten() int64 {
@@ -3000,7 +3163,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[43]
+	mi := &file_berthv1_berth_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3175,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[43]
+	mi := &file_berthv1_berth_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3188,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{43}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StatRequest) GetWorkspace() *WorkspaceKey {
@@ -3051,7 +3214,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[44]
+	mi := &file_berthv1_berth_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3226,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[44]
+	mi := &file_berthv1_berth_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3239,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{44}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StatResponse) GetInfo() *FileInfo {
@@ -3096,7 +3259,7 @@ type LstatRequest struct {
 
 func (x *LstatRequest) Reset() {
 	*x = LstatRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[45]
+	mi := &file_berthv1_berth_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3271,7 @@ func (x *LstatRequest) String() string {
 func (*LstatRequest) ProtoMessage() {}
 
 func (x *LstatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[45]
+	mi := &file_berthv1_berth_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3284,7 @@ func (x *LstatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatRequest.ProtoReflect.Descriptor instead.
 func (*LstatRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{45}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LstatRequest) GetWorkspace() *WorkspaceKey {
@@ -3147,7 +3310,7 @@ type LstatResponse struct {
 
 func (x *LstatResponse) Reset() {
 	*x = LstatResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[46]
+	mi := &file_berthv1_berth_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3322,7 @@ func (x *LstatResponse) String() string {
 func (*LstatResponse) ProtoMessage() {}
 
 func (x *LstatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[46]
+	mi := &file_berthv1_berth_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3335,7 @@ func (x *LstatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatResponse.ProtoReflect.Descriptor instead.
 func (*LstatResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{46}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LstatResponse) GetInfo() *FileInfo {
@@ -3192,7 +3355,7 @@ type ReadDirRequest struct {
 
 func (x *ReadDirRequest) Reset() {
 	*x = ReadDirRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[47]
+	mi := &file_berthv1_berth_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3367,7 @@ func (x *ReadDirRequest) String() string {
 func (*ReadDirRequest) ProtoMessage() {}
 
 func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[47]
+	mi := &file_berthv1_berth_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3380,7 @@ func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{47}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadDirRequest) GetWorkspace() *WorkspaceKey {
@@ -3244,7 +3407,7 @@ type ReadDirResponse struct {
 
 func (x *ReadDirResponse) Reset() {
 	*x = ReadDirResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[48]
+	mi := &file_berthv1_berth_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3419,7 @@ func (x *ReadDirResponse) String() string {
 func (*ReadDirResponse) ProtoMessage() {}
 
 func (x *ReadDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[48]
+	mi := &file_berthv1_berth_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3432,7 @@ func (x *ReadDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirResponse.ProtoReflect.Descriptor instead.
 func (*ReadDirResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{48}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadDirResponse) GetEntries() []*FileInfo {
@@ -3296,7 +3459,7 @@ type MkdirAllRequest struct {
 
 func (x *MkdirAllRequest) Reset() {
 	*x = MkdirAllRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[49]
+	mi := &file_berthv1_berth_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3471,7 @@ func (x *MkdirAllRequest) String() string {
 func (*MkdirAllRequest) ProtoMessage() {}
 
 func (x *MkdirAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[49]
+	mi := &file_berthv1_berth_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3484,7 @@ func (x *MkdirAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirAllRequest.ProtoReflect.Descriptor instead.
 func (*MkdirAllRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{49}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MkdirAllRequest) GetWorkspace() *WorkspaceKey {
@@ -3346,7 +3509,7 @@ type MkdirAllResponse struct {
 
 func (x *MkdirAllResponse) Reset() {
 	*x = MkdirAllResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[50]
+	mi := &file_berthv1_berth_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3521,7 @@ func (x *MkdirAllResponse) String() string {
 func (*MkdirAllResponse) ProtoMessage() {}
 
 func (x *MkdirAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[50]
+	mi := &file_berthv1_berth_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3534,7 @@ func (x *MkdirAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirAllResponse.ProtoReflect.Descriptor instead.
 func (*MkdirAllResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{50}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{53}
 }
 
 type RemoveRequest struct {
@@ -3384,7 +3547,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[51]
+	mi := &file_berthv1_berth_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3559,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[51]
+	mi := &file_berthv1_berth_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3572,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{51}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RemoveRequest) GetWorkspace() *WorkspaceKey {
@@ -3434,7 +3597,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[52]
+	mi := &file_berthv1_berth_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3609,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[52]
+	mi := &file_berthv1_berth_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3622,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{52}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{55}
 }
 
 type RenameRequest struct {
@@ -3473,7 +3636,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[53]
+	mi := &file_berthv1_berth_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3648,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[53]
+	mi := &file_berthv1_berth_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3661,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{53}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RenameRequest) GetWorkspace() *WorkspaceKey {
@@ -3530,7 +3693,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[54]
+	mi := &file_berthv1_berth_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3705,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[54]
+	mi := &file_berthv1_berth_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3718,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{54}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{57}
 }
 
 type SymlinkRequest struct {
@@ -3569,7 +3732,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[55]
+	mi := &file_berthv1_berth_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3744,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[55]
+	mi := &file_berthv1_berth_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3757,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{55}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SymlinkRequest) GetWorkspace() *WorkspaceKey {
@@ -3626,7 +3789,7 @@ type SymlinkResponse struct {
 
 func (x *SymlinkResponse) Reset() {
 	*x = SymlinkResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[56]
+	mi := &file_berthv1_berth_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +3801,7 @@ func (x *SymlinkResponse) String() string {
 func (*SymlinkResponse) ProtoMessage() {}
 
 func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[56]
+	mi := &file_berthv1_berth_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +3814,7 @@ func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkResponse.ProtoReflect.Descriptor instead.
 func (*SymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{56}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{59}
 }
 
 type ReadlinkRequest struct {
@@ -3664,7 +3827,7 @@ type ReadlinkRequest struct {
 
 func (x *ReadlinkRequest) Reset() {
 	*x = ReadlinkRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[57]
+	mi := &file_berthv1_berth_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3839,7 @@ func (x *ReadlinkRequest) String() string {
 func (*ReadlinkRequest) ProtoMessage() {}
 
 func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[57]
+	mi := &file_berthv1_berth_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3852,7 @@ func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkRequest.ProtoReflect.Descriptor instead.
 func (*ReadlinkRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{57}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReadlinkRequest) GetWorkspace() *WorkspaceKey {
@@ -3715,7 +3878,7 @@ type ReadlinkResponse struct {
 
 func (x *ReadlinkResponse) Reset() {
 	*x = ReadlinkResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[58]
+	mi := &file_berthv1_berth_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3890,7 @@ func (x *ReadlinkResponse) String() string {
 func (*ReadlinkResponse) ProtoMessage() {}
 
 func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[58]
+	mi := &file_berthv1_berth_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3903,7 @@ func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadlinkResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{58}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadlinkResponse) GetTarget() []byte {
@@ -3761,7 +3924,7 @@ type ChmodRequest struct {
 
 func (x *ChmodRequest) Reset() {
 	*x = ChmodRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[59]
+	mi := &file_berthv1_berth_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3936,7 @@ func (x *ChmodRequest) String() string {
 func (*ChmodRequest) ProtoMessage() {}
 
 func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[59]
+	mi := &file_berthv1_berth_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3949,7 @@ func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodRequest.ProtoReflect.Descriptor instead.
 func (*ChmodRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{59}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ChmodRequest) GetWorkspace() *WorkspaceKey {
@@ -3818,7 +3981,7 @@ type ChmodResponse struct {
 
 func (x *ChmodResponse) Reset() {
 	*x = ChmodResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[60]
+	mi := &file_berthv1_berth_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +3993,7 @@ func (x *ChmodResponse) String() string {
 func (*ChmodResponse) ProtoMessage() {}
 
 func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[60]
+	mi := &file_berthv1_berth_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4006,7 @@ func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodResponse.ProtoReflect.Descriptor instead.
 func (*ChmodResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{60}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{63}
 }
 
 type ChtimesRequest struct {
@@ -3857,7 +4020,7 @@ type ChtimesRequest struct {
 
 func (x *ChtimesRequest) Reset() {
 	*x = ChtimesRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[61]
+	mi := &file_berthv1_berth_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +4032,7 @@ func (x *ChtimesRequest) String() string {
 func (*ChtimesRequest) ProtoMessage() {}
 
 func (x *ChtimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[61]
+	mi := &file_berthv1_berth_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +4045,7 @@ func (x *ChtimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChtimesRequest.ProtoReflect.Descriptor instead.
 func (*ChtimesRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{61}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ChtimesRequest) GetWorkspace() *WorkspaceKey {
@@ -3914,7 +4077,7 @@ type ChtimesResponse struct {
 
 func (x *ChtimesResponse) Reset() {
 	*x = ChtimesResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[62]
+	mi := &file_berthv1_berth_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +4089,7 @@ func (x *ChtimesResponse) String() string {
 func (*ChtimesResponse) ProtoMessage() {}
 
 func (x *ChtimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[62]
+	mi := &file_berthv1_berth_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3939,7 +4102,7 @@ func (x *ChtimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChtimesResponse.ProtoReflect.Descriptor instead.
 func (*ChtimesResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{62}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{65}
 }
 
 type RealPathRequest struct {
@@ -3952,7 +4115,7 @@ type RealPathRequest struct {
 
 func (x *RealPathRequest) Reset() {
 	*x = RealPathRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[63]
+	mi := &file_berthv1_berth_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4127,7 @@ func (x *RealPathRequest) String() string {
 func (*RealPathRequest) ProtoMessage() {}
 
 func (x *RealPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[63]
+	mi := &file_berthv1_berth_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4140,7 @@ func (x *RealPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealPathRequest.ProtoReflect.Descriptor instead.
 func (*RealPathRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{63}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RealPathRequest) GetWorkspace() *WorkspaceKey {
@@ -4003,7 +4166,7 @@ type RealPathResponse struct {
 
 func (x *RealPathResponse) Reset() {
 	*x = RealPathResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[64]
+	mi := &file_berthv1_berth_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4178,7 @@ func (x *RealPathResponse) String() string {
 func (*RealPathResponse) ProtoMessage() {}
 
 func (x *RealPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[64]
+	mi := &file_berthv1_berth_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4191,7 @@ func (x *RealPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealPathResponse.ProtoReflect.Descriptor instead.
 func (*RealPathResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{64}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RealPathResponse) GetPath() []byte {
@@ -4063,7 +4226,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[65]
+	mi := &file_berthv1_berth_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4238,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[65]
+	mi := &file_berthv1_berth_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4251,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{65}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ErrorDetail) GetMessage() []byte {
@@ -4154,7 +4317,7 @@ type PathDetail struct {
 
 func (x *PathDetail) Reset() {
 	*x = PathDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[66]
+	mi := &file_berthv1_berth_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4329,7 @@ func (x *PathDetail) String() string {
 func (*PathDetail) ProtoMessage() {}
 
 func (x *PathDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[66]
+	mi := &file_berthv1_berth_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4342,7 @@ func (x *PathDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathDetail.ProtoReflect.Descriptor instead.
 func (*PathDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{66}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PathDetail) GetOp() []byte {
@@ -4222,7 +4385,7 @@ type TimeoutDetail struct {
 
 func (x *TimeoutDetail) Reset() {
 	*x = TimeoutDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[67]
+	mi := &file_berthv1_berth_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4234,7 +4397,7 @@ func (x *TimeoutDetail) String() string {
 func (*TimeoutDetail) ProtoMessage() {}
 
 func (x *TimeoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[67]
+	mi := &file_berthv1_berth_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4247,7 +4410,7 @@ func (x *TimeoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeoutDetail.ProtoReflect.Descriptor instead.
 func (*TimeoutDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{67}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TimeoutDetail) GetTimeoutNs() int64 {
@@ -4281,7 +4444,7 @@ type OutputLimitDetail struct {
 
 func (x *OutputLimitDetail) Reset() {
 	*x = OutputLimitDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[68]
+	mi := &file_berthv1_berth_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4456,7 @@ func (x *OutputLimitDetail) String() string {
 func (*OutputLimitDetail) ProtoMessage() {}
 
 func (x *OutputLimitDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[68]
+	mi := &file_berthv1_berth_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4469,7 @@ func (x *OutputLimitDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLimitDetail.ProtoReflect.Descriptor instead.
 func (*OutputLimitDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{68}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *OutputLimitDetail) GetLimit() int64 {
@@ -4342,7 +4505,7 @@ type PluginDetail struct {
 
 func (x *PluginDetail) Reset() {
 	*x = PluginDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[69]
+	mi := &file_berthv1_berth_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4517,7 @@ func (x *PluginDetail) String() string {
 func (*PluginDetail) ProtoMessage() {}
 
 func (x *PluginDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[69]
+	mi := &file_berthv1_berth_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4530,7 @@ func (x *PluginDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginDetail.ProtoReflect.Descriptor instead.
 func (*PluginDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{69}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PluginDetail) GetProvider() []byte {
@@ -4514,7 +4677,15 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_created\"6\n" +
+	"\b_created\"K\n" +
+	"\fSweepRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\"\n" +
+	"\rolder_than_ns\x18\x02 \x01(\x03R\volderThanNs\"A\n" +
+	"\rSweepResponse\x120\n" +
+	"\tleftovers\x18\x01 \x03(\v2\x12.berth.v1.LeftoverR\tleftovers\"2\n" +
+	"\bLeftover\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"6\n" +
 	"\x04Time\x12\x18\n" +
 	"\aseconds\x18\x01 \x01(\x03R\aseconds\x12\x14\n" +
 	"\x05nanos\x18\x02 \x01(\x05R\x05nanos\"\xd8\x02\n" +
@@ -4527,7 +4698,7 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06signal\x18\x05 \x01(\v2\x13.berth.v1.RunSignalH\x00R\x06signal\x12'\n" +
 	"\x04stop\x18\x06 \x01(\v2\x11.berth.v1.RunStopH\x00R\x04stop\x12*\n" +
 	"\x05taken\x18\a \x01(\v2\x12.berth.v1.RunTakenH\x00R\x05takenB\t\n" +
-	"\amessage\"\xe5\x02\n" +
+	"\amessage\"\x91\x03\n" +
 	"\bRunStart\x124\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x16.berth.v1.WorkspaceKeyR\tworkspace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x12\n" +
@@ -4541,7 +4712,8 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\foutput_limit\x18\t \x01(\x03R\voutputLimit\x12\x14\n" +
 	"\x05stdin\x18\n" +
 	" \x01(\bR\x05stdin\x12\x1a\n" +
-	"\bdetached\x18\v \x01(\bR\bdetachedB\t\n" +
+	"\bdetached\x18\v \x01(\bR\bdetached\x12*\n" +
+	"\x11repeated_after_ns\x18\f \x01(\x03R\x0frepeatedAfterNsB\t\n" +
 	"\a_script\"\xa2\x01\n" +
 	"\tRunAttach\x124\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x16.berth.v1.WorkspaceKeyR\tworkspace\x12\x15\n" +
@@ -4737,14 +4909,15 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06stderr\x18\x06 \x03(\fR\x06stderr\x12*\n" +
 	"\x11may_have_executed\x18\a \x01(\bR\x0fmayHaveExecuted\x12\x16\n" +
 	"\x06reason\x18\b \x01(\fR\x06reason\x12\x1c\n" +
-	"\tworkspace\x18\t \x01(\fR\tworkspace2\xbe\v\n" +
+	"\tworkspace\x18\t \x01(\fR\tworkspace2\xf8\v\n" +
 	"\bProvider\x12A\n" +
 	"\bDescribe\x12\x19.berth.v1.DescribeRequest\x1a\x1a.berth.v1.DescribeResponse\x12D\n" +
 	"\tConfigure\x12\x1a.berth.v1.ConfigureRequest\x1a\x1b.berth.v1.ConfigureResponse\x12;\n" +
 	"\x06Create\x12\x17.berth.v1.CreateRequest\x1a\x16.berth.v1.OpenResponse0\x01\x12;\n" +
 	"\x06Attach\x12\x17.berth.v1.AttachRequest\x1a\x16.berth.v1.OpenResponse0\x01\x12>\n" +
 	"\aDestroy\x12\x18.berth.v1.DestroyRequest\x1a\x19.berth.v1.DestroyResponse\x127\n" +
-	"\x04List\x12\x15.berth.v1.ListRequest\x1a\x16.berth.v1.ListResponse0\x01\x126\n" +
+	"\x04List\x12\x15.berth.v1.ListRequest\x1a\x16.berth.v1.ListResponse0\x01\x128\n" +
+	"\x05Sweep\x12\x16.berth.v1.SweepRequest\x1a\x17.berth.v1.SweepResponse\x126\n" +
 	"\x03Run\x12\x14.berth.v1.RunRequest\x1a\x15.berth.v1.RunResponse(\x010\x01\x12<\n" +
 	"\tAttachRun\x12\x14.berth.v1.RunRequest\x1a\x15.berth.v1.RunResponse(\x010\x01\x12>\n" +
 	"\aStopRun\x12\x18.berth.v1.StopRunRequest\x1a\x19.berth.v1.StopRunResponse\x12C\n" +
@@ -4775,7 +4948,7 @@ func file_berthv1_berth_proto_rawDescGZIP() []byte {
 	return file_berthv1_berth_proto_rawDescData
 }
 
-var file_berthv1_berth_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_berthv1_berth_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_berthv1_berth_proto_goTypes = []any{
 	(*DescribeRequest)(nil),   // 0: berth.v1.DescribeRequest
 	(*DescribeResponse)(nil),  // 1: berth.v1.DescribeResponse
@@ -4793,175 +4966,181 @@ var file_berthv1_berth_proto_goTypes = []any{
 	(*DestroyResponse)(nil),   // 13: berth.v1.DestroyResponse
 	(*ListRequest)(nil),       // 14: berth.v1.ListRequest
 	(*ListResponse)(nil),      // 15: berth.v1.ListResponse
-	(*Time)(nil),              // 16: berth.v1.Time
-	(*RunRequest)(nil),        // 17: berth.v1.RunRequest
-	(*RunStart)(nil),          // 18: berth.v1.RunStart
-	(*RunAttach)(nil),         // 19: berth.v1.RunAttach
-	(*RunStdin)(nil),          // 20: berth.v1.RunStdin
-	(*RunStdinEnd)(nil),       // 21: berth.v1.RunStdinEnd
-	(*RunSignal)(nil),         // 22: berth.v1.RunSignal
-	(*RunStop)(nil),           // 23: berth.v1.RunStop
-	(*RunTaken)(nil),          // 24: berth.v1.RunTaken
-	(*RunResponse)(nil),       // 25: berth.v1.RunResponse
-	(*RunStarted)(nil),        // 26: berth.v1.RunStarted
-	(*RunAttached)(nil),       // 27: berth.v1.RunAttached
-	(*RunOutput)(nil),         // 28: berth.v1.RunOutput
-	(*RunStdinTaken)(nil),     // 29: berth.v1.RunStdinTaken
-	(*RunSignalResult)(nil),   // 30: berth.v1.RunSignalResult
-	(*RunOutcome)(nil),        // 31: berth.v1.RunOutcome
-	(*Exited)(nil),            // 32: berth.v1.Exited
-	(*StopRunRequest)(nil),    // 33: berth.v1.StopRunRequest
-	(*StopRunResponse)(nil),   // 34: berth.v1.StopRunResponse
-	(*ListRunsRequest)(nil),   // 35: berth.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),  // 36: berth.v1.ListRunsResponse
-	(*FileInfo)(nil),          // 37: berth.v1.FileInfo
-	(*ReadFileRequest)(nil),   // 38: berth.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),  // 39: berth.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),  // 40: berth.v1.WriteFileRequest
-	(*WriteFileStart)(nil),    // 41: berth.v1.WriteFileStart
-	(*WriteFileResponse)(nil), // 42: berth.v1.WriteFileResponse
-	(*StatRequest)(nil),       // 43: berth.v1.StatRequest
-	(*StatResponse)(nil),      // 44: berth.v1.StatResponse
-	(*LstatRequest)(nil),      // 45: berth.v1.LstatRequest
-	(*LstatResponse)(nil),     // 46: berth.v1.LstatResponse
-	(*ReadDirRequest)(nil),    // 47: berth.v1.ReadDirRequest
-	(*ReadDirResponse)(nil),   // 48: berth.v1.ReadDirResponse
-	(*MkdirAllRequest)(nil),   // 49: berth.v1.MkdirAllRequest
-	(*MkdirAllResponse)(nil),  // 50: berth.v1.MkdirAllResponse
-	(*RemoveRequest)(nil),     // 51: berth.v1.RemoveRequest
-	(*RemoveResponse)(nil),    // 52: berth.v1.RemoveResponse
-	(*RenameRequest)(nil),     // 53: berth.v1.RenameRequest
-	(*RenameResponse)(nil),    // 54: berth.v1.RenameResponse
-	(*SymlinkRequest)(nil),    // 55: berth.v1.SymlinkRequest
-	(*SymlinkResponse)(nil),   // 56: berth.v1.SymlinkResponse
-	(*ReadlinkRequest)(nil),   // 57: berth.v1.ReadlinkRequest
-	(*ReadlinkResponse)(nil),  // 58: berth.v1.ReadlinkResponse
-	(*ChmodRequest)(nil),      // 59: berth.v1.ChmodRequest
-	(*ChmodResponse)(nil),     // 60: berth.v1.ChmodResponse
-	(*ChtimesRequest)(nil),    // 61: berth.v1.ChtimesRequest
-	(*ChtimesResponse)(nil),   // 62: berth.v1.ChtimesResponse
-	(*RealPathRequest)(nil),   // 63: berth.v1.RealPathRequest
-	(*RealPathResponse)(nil),  // 64: berth.v1.RealPathResponse
-	(*ErrorDetail)(nil),       // 65: berth.v1.ErrorDetail
-	(*PathDetail)(nil),        // 66: berth.v1.PathDetail
-	(*TimeoutDetail)(nil),     // 67: berth.v1.TimeoutDetail
-	(*OutputLimitDetail)(nil), // 68: berth.v1.OutputLimitDetail
-	(*PluginDetail)(nil),      // 69: berth.v1.PluginDetail
-	nil,                       // 70: berth.v1.CreateRequest.LabelsEntry
-	nil,                       // 71: berth.v1.ListRequest.LabelsEntry
-	nil,                       // 72: berth.v1.ListResponse.LabelsEntry
-	nil,                       // 73: berth.v1.ListResponse.DetailsEntry
+	(*SweepRequest)(nil),      // 16: berth.v1.SweepRequest
+	(*SweepResponse)(nil),     // 17: berth.v1.SweepResponse
+	(*Leftover)(nil),          // 18: berth.v1.Leftover
+	(*Time)(nil),              // 19: berth.v1.Time
+	(*RunRequest)(nil),        // 20: berth.v1.RunRequest
+	(*RunStart)(nil),          // 21: berth.v1.RunStart
+	(*RunAttach)(nil),         // 22: berth.v1.RunAttach
+	(*RunStdin)(nil),          // 23: berth.v1.RunStdin
+	(*RunStdinEnd)(nil),       // 24: berth.v1.RunStdinEnd
+	(*RunSignal)(nil),         // 25: berth.v1.RunSignal
+	(*RunStop)(nil),           // 26: berth.v1.RunStop
+	(*RunTaken)(nil),          // 27: berth.v1.RunTaken
+	(*RunResponse)(nil),       // 28: berth.v1.RunResponse
+	(*RunStarted)(nil),        // 29: berth.v1.RunStarted
+	(*RunAttached)(nil),       // 30: berth.v1.RunAttached
+	(*RunOutput)(nil),         // 31: berth.v1.RunOutput
+	(*RunStdinTaken)(nil),     // 32: berth.v1.RunStdinTaken
+	(*RunSignalResult)(nil),   // 33: berth.v1.RunSignalResult
+	(*RunOutcome)(nil),        // 34: berth.v1.RunOutcome
+	(*Exited)(nil),            // 35: berth.v1.Exited
+	(*StopRunRequest)(nil),    // 36: berth.v1.StopRunRequest
+	(*StopRunResponse)(nil),   // 37: berth.v1.StopRunResponse
+	(*ListRunsRequest)(nil),   // 38: berth.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),  // 39: berth.v1.ListRunsResponse
+	(*FileInfo)(nil),          // 40: berth.v1.FileInfo
+	(*ReadFileRequest)(nil),   // 41: berth.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),  // 42: berth.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),  // 43: berth.v1.WriteFileRequest
+	(*WriteFileStart)(nil),    // 44: berth.v1.WriteFileStart
+	(*WriteFileResponse)(nil), // 45: berth.v1.WriteFileResponse
+	(*StatRequest)(nil),       // 46: berth.v1.StatRequest
+	(*StatResponse)(nil),      // 47: berth.v1.StatResponse
+	(*LstatRequest)(nil),      // 48: berth.v1.LstatRequest
+	(*LstatResponse)(nil),     // 49: berth.v1.LstatResponse
+	(*ReadDirRequest)(nil),    // 50: berth.v1.ReadDirRequest
+	(*ReadDirResponse)(nil),   // 51: berth.v1.ReadDirResponse
+	(*MkdirAllRequest)(nil),   // 52: berth.v1.MkdirAllRequest
+	(*MkdirAllResponse)(nil),  // 53: berth.v1.MkdirAllResponse
+	(*RemoveRequest)(nil),     // 54: berth.v1.RemoveRequest
+	(*RemoveResponse)(nil),    // 55: berth.v1.RemoveResponse
+	(*RenameRequest)(nil),     // 56: berth.v1.RenameRequest
+	(*RenameResponse)(nil),    // 57: berth.v1.RenameResponse
+	(*SymlinkRequest)(nil),    // 58: berth.v1.SymlinkRequest
+	(*SymlinkResponse)(nil),   // 59: berth.v1.SymlinkResponse
+	(*ReadlinkRequest)(nil),   // 60: berth.v1.ReadlinkRequest
+	(*ReadlinkResponse)(nil),  // 61: berth.v1.ReadlinkResponse
+	(*ChmodRequest)(nil),      // 62: berth.v1.ChmodRequest
+	(*ChmodResponse)(nil),     // 63: berth.v1.ChmodResponse
+	(*ChtimesRequest)(nil),    // 64: berth.v1.ChtimesRequest
+	(*ChtimesResponse)(nil),   // 65: berth.v1.ChtimesResponse
+	(*RealPathRequest)(nil),   // 66: berth.v1.RealPathRequest
+	(*RealPathResponse)(nil),  // 67: berth.v1.RealPathResponse
+	(*ErrorDetail)(nil),       // 68: berth.v1.ErrorDetail
+	(*PathDetail)(nil),        // 69: berth.v1.PathDetail
+	(*TimeoutDetail)(nil),     // 70: berth.v1.TimeoutDetail
+	(*OutputLimitDetail)(nil), // 71: berth.v1.OutputLimitDetail
+	(*PluginDetail)(nil),      // 72: berth.v1.PluginDetail
+	nil,                       // 73: berth.v1.CreateRequest.LabelsEntry
+	nil,                       // 74: berth.v1.ListRequest.LabelsEntry
+	nil,                       // 75: berth.v1.ListResponse.LabelsEntry
+	nil,                       // 76: berth.v1.ListResponse.DetailsEntry
 }
 var file_berthv1_berth_proto_depIdxs = []int32{
 	5,  // 0: berth.v1.ConfigureRequest.environment:type_name -> berth.v1.EnvVar
 	4,  // 1: berth.v1.ConfigureResponse.deviations:type_name -> berth.v1.Deviation
-	70, // 2: berth.v1.CreateRequest.labels:type_name -> berth.v1.CreateRequest.LabelsEntry
+	73, // 2: berth.v1.CreateRequest.labels:type_name -> berth.v1.CreateRequest.LabelsEntry
 	6,  // 3: berth.v1.AttachRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	10, // 4: berth.v1.OpenResponse.progress:type_name -> berth.v1.Progress
 	11, // 5: berth.v1.OpenResponse.opened:type_name -> berth.v1.Opened
-	71, // 6: berth.v1.ListRequest.labels:type_name -> berth.v1.ListRequest.LabelsEntry
-	72, // 7: berth.v1.ListResponse.labels:type_name -> berth.v1.ListResponse.LabelsEntry
-	16, // 8: berth.v1.ListResponse.created:type_name -> berth.v1.Time
-	73, // 9: berth.v1.ListResponse.details:type_name -> berth.v1.ListResponse.DetailsEntry
-	18, // 10: berth.v1.RunRequest.start:type_name -> berth.v1.RunStart
-	19, // 11: berth.v1.RunRequest.attach:type_name -> berth.v1.RunAttach
-	20, // 12: berth.v1.RunRequest.stdin:type_name -> berth.v1.RunStdin
-	21, // 13: berth.v1.RunRequest.stdin_end:type_name -> berth.v1.RunStdinEnd
-	22, // 14: berth.v1.RunRequest.signal:type_name -> berth.v1.RunSignal
-	23, // 15: berth.v1.RunRequest.stop:type_name -> berth.v1.RunStop
-	24, // 16: berth.v1.RunRequest.taken:type_name -> berth.v1.RunTaken
-	6,  // 17: berth.v1.RunStart.workspace:type_name -> berth.v1.WorkspaceKey
-	5,  // 18: berth.v1.RunStart.env:type_name -> berth.v1.EnvVar
-	6,  // 19: berth.v1.RunAttach.workspace:type_name -> berth.v1.WorkspaceKey
-	26, // 20: berth.v1.RunResponse.started:type_name -> berth.v1.RunStarted
-	27, // 21: berth.v1.RunResponse.attached:type_name -> berth.v1.RunAttached
-	28, // 22: berth.v1.RunResponse.stdout:type_name -> berth.v1.RunOutput
-	28, // 23: berth.v1.RunResponse.stderr:type_name -> berth.v1.RunOutput
-	29, // 24: berth.v1.RunResponse.stdin_taken:type_name -> berth.v1.RunStdinTaken
-	30, // 25: berth.v1.RunResponse.signal_result:type_name -> berth.v1.RunSignalResult
-	31, // 26: berth.v1.RunResponse.outcome:type_name -> berth.v1.RunOutcome
-	65, // 27: berth.v1.RunSignalResult.error:type_name -> berth.v1.ErrorDetail
-	32, // 28: berth.v1.RunOutcome.exited:type_name -> berth.v1.Exited
-	65, // 29: berth.v1.RunOutcome.error:type_name -> berth.v1.ErrorDetail
-	6,  // 30: berth.v1.StopRunRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 31: berth.v1.ListRunsRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	16, // 32: berth.v1.ListRunsResponse.started:type_name -> berth.v1.Time
-	16, // 33: berth.v1.FileInfo.mod_time:type_name -> berth.v1.Time
-	6,  // 34: berth.v1.ReadFileRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	37, // 35: berth.v1.ReadFileResponse.info:type_name -> berth.v1.FileInfo
-	41, // 36: berth.v1.WriteFileRequest.start:type_name -> berth.v1.WriteFileStart
-	6,  // 37: berth.v1.WriteFileStart.workspace:type_name -> berth.v1.WorkspaceKey
-	16, // 38: berth.v1.WriteFileStart.mod_time:type_name -> berth.v1.Time
-	6,  // 39: berth.v1.StatRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	37, // 40: berth.v1.StatResponse.info:type_name -> berth.v1.FileInfo
-	6,  // 41: berth.v1.LstatRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	37, // 42: berth.v1.LstatResponse.info:type_name -> berth.v1.FileInfo
-	6,  // 43: berth.v1.ReadDirRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	37, // 44: berth.v1.ReadDirResponse.entries:type_name -> berth.v1.FileInfo
-	6,  // 45: berth.v1.MkdirAllRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 46: berth.v1.RemoveRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 47: berth.v1.RenameRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 48: berth.v1.SymlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 49: berth.v1.ReadlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 50: berth.v1.ChmodRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 51: berth.v1.ChtimesRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	16, // 52: berth.v1.ChtimesRequest.mod_time:type_name -> berth.v1.Time
-	6,  // 53: berth.v1.RealPathRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	66, // 54: berth.v1.ErrorDetail.path:type_name -> berth.v1.PathDetail
-	67, // 55: berth.v1.ErrorDetail.timeout:type_name -> berth.v1.TimeoutDetail
-	68, // 56: berth.v1.ErrorDetail.output_limit:type_name -> berth.v1.OutputLimitDetail
-	69, // 57: berth.v1.ErrorDetail.plugin:type_name -> berth.v1.PluginDetail
-	0,  // 58: berth.v1.Provider.Describe:input_type -> berth.v1.DescribeRequest
-	2,  // 59: berth.v1.Provider.Configure:input_type -> berth.v1.ConfigureRequest
-	7,  // 60: berth.v1.Provider.Create:input_type -> berth.v1.CreateRequest
-	8,  // 61: berth.v1.Provider.Attach:input_type -> berth.v1.AttachRequest
-	12, // 62: berth.v1.Provider.Destroy:input_type -> berth.v1.DestroyRequest
-	14, // 63: berth.v1.Provider.List:input_type -> berth.v1.ListRequest
-	17, // 64: berth.v1.Provider.Run:input_type -> berth.v1.RunRequest
-	17, // 65: berth.v1.Provider.AttachRun:input_type -> berth.v1.RunRequest
-	33, // 66: berth.v1.Provider.StopRun:input_type -> berth.v1.StopRunRequest
-	35, // 67: berth.v1.Provider.ListRuns:input_type -> berth.v1.ListRunsRequest
-	38, // 68: berth.v1.Provider.ReadFile:input_type -> berth.v1.ReadFileRequest
-	40, // 69: berth.v1.Provider.WriteFile:input_type -> berth.v1.WriteFileRequest
-	43, // 70: berth.v1.Provider.Stat:input_type -> berth.v1.StatRequest
-	45, // 71: berth.v1.Provider.Lstat:input_type -> berth.v1.LstatRequest
-	47, // 72: berth.v1.Provider.ReadDir:input_type -> berth.v1.ReadDirRequest
-	49, // 73: berth.v1.Provider.MkdirAll:input_type -> berth.v1.MkdirAllRequest
-	51, // 74: berth.v1.Provider.Remove:input_type -> berth.v1.RemoveRequest
-	53, // 75: berth.v1.Provider.Rename:input_type -> berth.v1.RenameRequest
-	55, // 76: berth.v1.Provider.Symlink:input_type -> berth.v1.SymlinkRequest
-	57, // 77: berth.v1.Provider.Readlink:input_type -> berth.v1.ReadlinkRequest
-	59, // 78: berth.v1.Provider.Chmod:input_type -> berth.v1.ChmodRequest
-	61, // 79: berth.v1.Provider.Chtimes:input_type -> berth.v1.ChtimesRequest
-	63, // 80: berth.v1.Provider.RealPath:input_type -> berth.v1.RealPathRequest
-	1,  // 81: berth.v1.Provider.Describe:output_type -> berth.v1.DescribeResponse
-	3,  // 82: berth.v1.Provider.Configure:output_type -> berth.v1.ConfigureResponse
-	9,  // 83: berth.v1.Provider.Create:output_type -> berth.v1.OpenResponse
-	9,  // 84: berth.v1.Provider.Attach:output_type -> berth.v1.OpenResponse
-	13, // 85: berth.v1.Provider.Destroy:output_type -> berth.v1.DestroyResponse
-	15, // 86: berth.v1.Provider.List:output_type -> berth.v1.ListResponse
-	25, // 87: berth.v1.Provider.Run:output_type -> berth.v1.RunResponse
-	25, // 88: berth.v1.Provider.AttachRun:output_type -> berth.v1.RunResponse
-	34, // 89: berth.v1.Provider.StopRun:output_type -> berth.v1.StopRunResponse
-	36, // 90: berth.v1.Provider.ListRuns:output_type -> berth.v1.ListRunsResponse
-	39, // 91: berth.v1.Provider.ReadFile:output_type -> berth.v1.ReadFileResponse
-	42, // 92: berth.v1.Provider.WriteFile:output_type -> berth.v1.WriteFileResponse
-	44, // 93: berth.v1.Provider.Stat:output_type -> berth.v1.StatResponse
-	46, // 94: berth.v1.Provider.Lstat:output_type -> berth.v1.LstatResponse
-	48, // 95: berth.v1.Provider.ReadDir:output_type -> berth.v1.ReadDirResponse
-	50, // 96: berth.v1.Provider.MkdirAll:output_type -> berth.v1.MkdirAllResponse
-	52, // 97: berth.v1.Provider.Remove:output_type -> berth.v1.RemoveResponse
-	54, // 98: berth.v1.Provider.Rename:output_type -> berth.v1.RenameResponse
-	56, // 99: berth.v1.Provider.Symlink:output_type -> berth.v1.SymlinkResponse
-	58, // 100: berth.v1.Provider.Readlink:output_type -> berth.v1.ReadlinkResponse
-	60, // 101: berth.v1.Provider.Chmod:output_type -> berth.v1.ChmodResponse
-	62, // 102: berth.v1.Provider.Chtimes:output_type -> berth.v1.ChtimesResponse
-	64, // 103: berth.v1.Provider.RealPath:output_type -> berth.v1.RealPathResponse
-	81, // [81:104] is the sub-list for method output_type
-	58, // [58:81] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	74, // 6: berth.v1.ListRequest.labels:type_name -> berth.v1.ListRequest.LabelsEntry
+	75, // 7: berth.v1.ListResponse.labels:type_name -> berth.v1.ListResponse.LabelsEntry
+	19, // 8: berth.v1.ListResponse.created:type_name -> berth.v1.Time
+	76, // 9: berth.v1.ListResponse.details:type_name -> berth.v1.ListResponse.DetailsEntry
+	18, // 10: berth.v1.SweepResponse.leftovers:type_name -> berth.v1.Leftover
+	21, // 11: berth.v1.RunRequest.start:type_name -> berth.v1.RunStart
+	22, // 12: berth.v1.RunRequest.attach:type_name -> berth.v1.RunAttach
+	23, // 13: berth.v1.RunRequest.stdin:type_name -> berth.v1.RunStdin
+	24, // 14: berth.v1.RunRequest.stdin_end:type_name -> berth.v1.RunStdinEnd
+	25, // 15: berth.v1.RunRequest.signal:type_name -> berth.v1.RunSignal
+	26, // 16: berth.v1.RunRequest.stop:type_name -> berth.v1.RunStop
+	27, // 17: berth.v1.RunRequest.taken:type_name -> berth.v1.RunTaken
+	6,  // 18: berth.v1.RunStart.workspace:type_name -> berth.v1.WorkspaceKey
+	5,  // 19: berth.v1.RunStart.env:type_name -> berth.v1.EnvVar
+	6,  // 20: berth.v1.RunAttach.workspace:type_name -> berth.v1.WorkspaceKey
+	29, // 21: berth.v1.RunResponse.started:type_name -> berth.v1.RunStarted
+	30, // 22: berth.v1.RunResponse.attached:type_name -> berth.v1.RunAttached
+	31, // 23: berth.v1.RunResponse.stdout:type_name -> berth.v1.RunOutput
+	31, // 24: berth.v1.RunResponse.stderr:type_name -> berth.v1.RunOutput
+	32, // 25: berth.v1.RunResponse.stdin_taken:type_name -> berth.v1.RunStdinTaken
+	33, // 26: berth.v1.RunResponse.signal_result:type_name -> berth.v1.RunSignalResult
+	34, // 27: berth.v1.RunResponse.outcome:type_name -> berth.v1.RunOutcome
+	68, // 28: berth.v1.RunSignalResult.error:type_name -> berth.v1.ErrorDetail
+	35, // 29: berth.v1.RunOutcome.exited:type_name -> berth.v1.Exited
+	68, // 30: berth.v1.RunOutcome.error:type_name -> berth.v1.ErrorDetail
+	6,  // 31: berth.v1.StopRunRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 32: berth.v1.ListRunsRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	19, // 33: berth.v1.ListRunsResponse.started:type_name -> berth.v1.Time
+	19, // 34: berth.v1.FileInfo.mod_time:type_name -> berth.v1.Time
+	6,  // 35: berth.v1.ReadFileRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	40, // 36: berth.v1.ReadFileResponse.info:type_name -> berth.v1.FileInfo
+	44, // 37: berth.v1.WriteFileRequest.start:type_name -> berth.v1.WriteFileStart
+	6,  // 38: berth.v1.WriteFileStart.workspace:type_name -> berth.v1.WorkspaceKey
+	19, // 39: berth.v1.WriteFileStart.mod_time:type_name -> berth.v1.Time
+	6,  // 40: berth.v1.StatRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	40, // 41: berth.v1.StatResponse.info:type_name -> berth.v1.FileInfo
+	6,  // 42: berth.v1.LstatRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	40, // 43: berth.v1.LstatResponse.info:type_name -> berth.v1.FileInfo
+	6,  // 44: berth.v1.ReadDirRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	40, // 45: berth.v1.ReadDirResponse.entries:type_name -> berth.v1.FileInfo
+	6,  // 46: berth.v1.MkdirAllRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 47: berth.v1.RemoveRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 48: berth.v1.RenameRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 49: berth.v1.SymlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 50: berth.v1.ReadlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 51: berth.v1.ChmodRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	6,  // 52: berth.v1.ChtimesRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	19, // 53: berth.v1.ChtimesRequest.mod_time:type_name -> berth.v1.Time
+	6,  // 54: berth.v1.RealPathRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	69, // 55: berth.v1.ErrorDetail.path:type_name -> berth.v1.PathDetail
+	70, // 56: berth.v1.ErrorDetail.timeout:type_name -> berth.v1.TimeoutDetail
+	71, // 57: berth.v1.ErrorDetail.output_limit:type_name -> berth.v1.OutputLimitDetail
+	72, // 58: berth.v1.ErrorDetail.plugin:type_name -> berth.v1.PluginDetail
+	0,  // 59: berth.v1.Provider.Describe:input_type -> berth.v1.DescribeRequest
+	2,  // 60: berth.v1.Provider.Configure:input_type -> berth.v1.ConfigureRequest
+	7,  // 61: berth.v1.Provider.Create:input_type -> berth.v1.CreateRequest
+	8,  // 62: berth.v1.Provider.Attach:input_type -> berth.v1.AttachRequest
+	12, // 63: berth.v1.Provider.Destroy:input_type -> berth.v1.DestroyRequest
+	14, // 64: berth.v1.Provider.List:input_type -> berth.v1.ListRequest
+	16, // 65: berth.v1.Provider.Sweep:input_type -> berth.v1.SweepRequest
+	20, // 66: berth.v1.Provider.Run:input_type -> berth.v1.RunRequest
+	20, // 67: berth.v1.Provider.AttachRun:input_type -> berth.v1.RunRequest
+	36, // 68: berth.v1.Provider.StopRun:input_type -> berth.v1.StopRunRequest
+	38, // 69: berth.v1.Provider.ListRuns:input_type -> berth.v1.ListRunsRequest
+	41, // 70: berth.v1.Provider.ReadFile:input_type -> berth.v1.ReadFileRequest
+	43, // 71: berth.v1.Provider.WriteFile:input_type -> berth.v1.WriteFileRequest
+	46, // 72: berth.v1.Provider.Stat:input_type -> berth.v1.StatRequest
+	48, // 73: berth.v1.Provider.Lstat:input_type -> berth.v1.LstatRequest
+	50, // 74: berth.v1.Provider.ReadDir:input_type -> berth.v1.ReadDirRequest
+	52, // 75: berth.v1.Provider.MkdirAll:input_type -> berth.v1.MkdirAllRequest
+	54, // 76: berth.v1.Provider.Remove:input_type -> berth.v1.RemoveRequest
+	56, // 77: berth.v1.Provider.Rename:input_type -> berth.v1.RenameRequest
+	58, // 78: berth.v1.Provider.Symlink:input_type -> berth.v1.SymlinkRequest
+	60, // 79: berth.v1.Provider.Readlink:input_type -> berth.v1.ReadlinkRequest
+	62, // 80: berth.v1.Provider.Chmod:input_type -> berth.v1.ChmodRequest
+	64, // 81: berth.v1.Provider.Chtimes:input_type -> berth.v1.ChtimesRequest
+	66, // 82: berth.v1.Provider.RealPath:input_type -> berth.v1.RealPathRequest
+	1,  // 83: berth.v1.Provider.Describe:output_type -> berth.v1.DescribeResponse
+	3,  // 84: berth.v1.Provider.Configure:output_type -> berth.v1.ConfigureResponse
+	9,  // 85: berth.v1.Provider.Create:output_type -> berth.v1.OpenResponse
+	9,  // 86: berth.v1.Provider.Attach:output_type -> berth.v1.OpenResponse
+	13, // 87: berth.v1.Provider.Destroy:output_type -> berth.v1.DestroyResponse
+	15, // 88: berth.v1.Provider.List:output_type -> berth.v1.ListResponse
+	17, // 89: berth.v1.Provider.Sweep:output_type -> berth.v1.SweepResponse
+	28, // 90: berth.v1.Provider.Run:output_type -> berth.v1.RunResponse
+	28, // 91: berth.v1.Provider.AttachRun:output_type -> berth.v1.RunResponse
+	37, // 92: berth.v1.Provider.StopRun:output_type -> berth.v1.StopRunResponse
+	39, // 93: berth.v1.Provider.ListRuns:output_type -> berth.v1.ListRunsResponse
+	42, // 94: berth.v1.Provider.ReadFile:output_type -> berth.v1.ReadFileResponse
+	45, // 95: berth.v1.Provider.WriteFile:output_type -> berth.v1.WriteFileResponse
+	47, // 96: berth.v1.Provider.Stat:output_type -> berth.v1.StatResponse
+	49, // 97: berth.v1.Provider.Lstat:output_type -> berth.v1.LstatResponse
+	51, // 98: berth.v1.Provider.ReadDir:output_type -> berth.v1.ReadDirResponse
+	53, // 99: berth.v1.Provider.MkdirAll:output_type -> berth.v1.MkdirAllResponse
+	55, // 100: berth.v1.Provider.Remove:output_type -> berth.v1.RemoveResponse
+	57, // 101: berth.v1.Provider.Rename:output_type -> berth.v1.RenameResponse
+	59, // 102: berth.v1.Provider.Symlink:output_type -> berth.v1.SymlinkResponse
+	61, // 103: berth.v1.Provider.Readlink:output_type -> berth.v1.ReadlinkResponse
+	63, // 104: berth.v1.Provider.Chmod:output_type -> berth.v1.ChmodResponse
+	65, // 105: berth.v1.Provider.Chtimes:output_type -> berth.v1.ChtimesResponse
+	67, // 106: berth.v1.Provider.RealPath:output_type -> berth.v1.RealPathResponse
+	83, // [83:107] is the sub-list for method output_type
+	59, // [59:83] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_berthv1_berth_proto_init() }
@@ -4974,7 +5153,7 @@ func file_berthv1_berth_proto_init() {
 		(*OpenResponse_Opened)(nil),
 	}
 	file_berthv1_berth_proto_msgTypes[15].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[17].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[20].OneofWrappers = []any{
 		(*RunRequest_Start)(nil),
 		(*RunRequest_Attach)(nil),
 		(*RunRequest_Stdin)(nil),
@@ -4983,8 +5162,8 @@ func file_berthv1_berth_proto_init() {
 		(*RunRequest_Stop)(nil),
 		(*RunRequest_Taken)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[18].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[25].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[21].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[28].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Attached)(nil),
 		(*RunResponse_Stdout)(nil),
@@ -4993,31 +5172,31 @@ func file_berthv1_berth_proto_init() {
 		(*RunResponse_SignalResult)(nil),
 		(*RunResponse_Outcome)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[31].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[34].OneofWrappers = []any{
 		(*RunOutcome_Exited)(nil),
 		(*RunOutcome_Error)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[36].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[37].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[39].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[39].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[40].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[42].OneofWrappers = []any{
 		(*ReadFileResponse_Info)(nil),
 		(*ReadFileResponse_Data)(nil),
 		(*ReadFileResponse_End)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[40].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[43].OneofWrappers = []any{
 		(*WriteFileRequest_Start)(nil),
 		(*WriteFileRequest_Data)(nil),
 		(*WriteFileRequest_End)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[41].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[66].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[44].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[69].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berthv1_berth_proto_rawDesc), len(file_berthv1_berth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -55,6 +55,7 @@ const (
 	Provider_Attach_FullMethodName    = "/berth.v1.Provider/Attach"
 	Provider_Destroy_FullMethodName   = "/berth.v1.Provider/Destroy"
 	Provider_List_FullMethodName      = "/berth.v1.Provider/List"
+	Provider_Sweep_FullMethodName     = "/berth.v1.Provider/Sweep"
 	Provider_Run_FullMethodName       = "/berth.v1.Provider/Run"
 	Provider_AttachRun_FullMethodName = "/berth.v1.Provider/AttachRun"
 	Provider_StopRun_FullMethodName   = "/berth.v1.Provider/StopRun"
@@ -96,6 +97,9 @@ type ProviderClient interface {
 	Destroy(ctx context.Context, in *DestroyRequest, opts ...grpc.CallOption) (*DestroyResponse, error)
 	// List tells what this provider made.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
+	// Sweep removes what the provider keeps beside its workspaces and nothing uses
+	// any more, such as images and volumes, and tells what that was.
+	Sweep(ctx context.Context, in *SweepRequest, opts ...grpc.CallOption) (*SweepResponse, error)
 	// Run runs a command. The first message of the host is `start`; the last one
 	// of the plugin is `outcome`. See RunRequest.
 	Run(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunRequest, RunResponse], error)
@@ -224,6 +228,16 @@ func (c *providerClient) List(ctx context.Context, in *ListRequest, opts ...grpc
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Provider_ListClient = grpc.ServerStreamingClient[ListResponse]
+
+func (c *providerClient) Sweep(ctx context.Context, in *SweepRequest, opts ...grpc.CallOption) (*SweepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SweepResponse)
+	err := c.cc.Invoke(ctx, Provider_Sweep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *providerClient) Run(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunRequest, RunResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -453,6 +467,9 @@ type ProviderServer interface {
 	Destroy(context.Context, *DestroyRequest) (*DestroyResponse, error)
 	// List tells what this provider made.
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
+	// Sweep removes what the provider keeps beside its workspaces and nothing uses
+	// any more, such as images and volumes, and tells what that was.
+	Sweep(context.Context, *SweepRequest) (*SweepResponse, error)
 	// Run runs a command. The first message of the host is `start`; the last one
 	// of the plugin is `outcome`. See RunRequest.
 	Run(grpc.BidiStreamingServer[RunRequest, RunResponse]) error
@@ -512,6 +529,9 @@ func (UnimplementedProviderServer) Destroy(context.Context, *DestroyRequest) (*D
 }
 func (UnimplementedProviderServer) List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error {
 	return status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedProviderServer) Sweep(context.Context, *SweepRequest) (*SweepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sweep not implemented")
 }
 func (UnimplementedProviderServer) Run(grpc.BidiStreamingServer[RunRequest, RunResponse]) error {
 	return status.Error(codes.Unimplemented, "method Run not implemented")
@@ -671,6 +691,24 @@ func _Provider_List_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Provider_ListServer = grpc.ServerStreamingServer[ListResponse]
+
+func _Provider_Sweep_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SweepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServer).Sweep(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Provider_Sweep_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServer).Sweep(ctx, req.(*SweepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Provider_Run_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ProviderServer).Run(&grpc.GenericServerStream[RunRequest, RunResponse]{ServerStream: stream})
@@ -942,6 +980,10 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Destroy",
 			Handler:    _Provider_Destroy_Handler,
+		},
+		{
+			MethodName: "Sweep",
+			Handler:    _Provider_Sweep_Handler,
 		},
 		{
 			MethodName: "StopRun",

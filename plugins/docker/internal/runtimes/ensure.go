@@ -90,7 +90,7 @@ func (r Runtime) ensureBuilt(ctx context.Context, eng *engine.Engine, imgs *imag
 	if err != nil {
 		return none, err
 	}
-	r.removeSuperseded(ctx, eng, keepUnused)
+	r.removeSuperseded(ctx, eng, KeepUnused)
 	return *built, nil
 }
 

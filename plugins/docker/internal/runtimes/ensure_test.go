@@ -266,7 +266,7 @@ func TestFailedBuild(t *testing.T) {
 // prune removes what is superseded by a reference, however young it is.
 func (b bed) prune(t *testing.T, keep string) {
 	t.Helper()
-	if _, err := prune(t.Context(), b.eng, 0, filters.Arg("label", labelName+"="+b.name), keep); err != nil {
+	if _, err := prune(t.Context(), b.eng, 0, filters.Arg("label", labelName+"="+b.name), keep, removeImage); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -470,7 +470,7 @@ func TestSupersededImages(t *testing.T) {
 func TestPruneLeavesWhatWasUsedLately(t *testing.T) {
 	b := newBed(t)
 	made, _ := b.ensure(t, b.runtime(t, "busybox", nil))
-	removed, err := Prune(t.Context(), b.eng, time.Hour)
+	removed, err := Prune(t.Context(), b.eng, time.Hour, false)
 	if err != nil {
 		t.Fatal(err)
 	}

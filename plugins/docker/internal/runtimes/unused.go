@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
@@ -15,10 +16,10 @@ import (
 )
 
 const (
-	// keepUnused is how long a superseded image stays after its last use: two
+	// KeepUnused is how long a superseded image stays after its last use: two
 	// versions of a recipe that take turns on one engine must not build each time,
 	// and who was just given an image has yet to make its container.
-	keepUnused = time.Hour
+	KeepUnused = time.Hour
 	// markEvery is how precisely the last use is kept.
 	markEvery = 10 * time.Minute
 )
@@ -36,18 +37,25 @@ func markUsed(ctx context.Context, eng *engine.Engine, ref string, found *image.
 }
 
 // Prune removes the images of runtimes, and what failed builds left, that no
-// container uses and nobody has used for that long. It returns their references.
-func Prune(ctx context.Context, eng *engine.Engine, unused time.Duration) ([]string, error) {
-	return prune(ctx, eng, unused, filters.Arg("label", labelName), "")
+// container uses and nobody has used for that long, or only finds them. It returns
+// their references.
+func Prune(ctx context.Context, eng *engine.Engine, unused time.Duration, dryRun bool) ([]string, error) {
+	remove := removeImage
+	if dryRun {
+		remove = unusedImage
+	}
+	return prune(ctx, eng, unused, filters.Arg("label", labelName), "", remove)
 }
 
 // removeSuperseded removes the images of other recipes of the same name. That it
 // cannot is no reason to fail: the next build, or a prune, tries again.
 func (r Runtime) removeSuperseded(ctx context.Context, eng *engine.Engine, unused time.Duration) {
-	_, _ = prune(ctx, eng, unused, filters.Arg("label", labelName+"="+r.Name), r.reference())
+	_, _ = prune(ctx, eng, unused, filters.Arg("label", labelName+"="+r.Name), r.reference(), removeImage)
 }
 
-func prune(ctx context.Context, eng *engine.Engine, unused time.Duration, which filters.KeyValuePair, keep string) ([]string, error) {
+func prune(ctx context.Context, eng *engine.Engine, unused time.Duration, which filters.KeyValuePair, keep string,
+	remove func(context.Context, *engine.Engine, string) error,
+) ([]string, error) {
 	var list []image.Summary
 	err := eng.Query(ctx, "listing the images of runtimes", func(ctx context.Context, c *client.Client) (err error) {
 		list, err = c.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(which)})
@@ -75,7 +83,7 @@ func prune(ctx context.Context, eng *engine.Engine, unused time.Duration, which 
 			if used.IsZero() || time.Since(used) < unused {
 				continue
 			}
-			switch err := removeImage(ctx, eng, ref); {
+			switch err := remove(ctx, eng, ref); {
 			case err == nil:
 				removed = append(removed, ref)
 			case !errdefs.IsConflict(err) && !errdefs.IsNotFound(err): // in use, or gone
@@ -123,6 +131,18 @@ func lastUse(ctx context.Context, eng *engine.Engine, ref string) (time.Time, er
 func removeImage(ctx context.Context, eng *engine.Engine, ref string) error {
 	return eng.Change(ctx, "removing image "+ref, func(ctx context.Context, c *client.Client) error {
 		_, err := c.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
+		return err
+	})
+}
+
+// unusedImage is a conflict, as the engine's own refusal is, if a container uses an
+// image.
+func unusedImage(ctx context.Context, eng *engine.Engine, ref string) error {
+	return eng.Query(ctx, "asking who uses image "+ref, func(ctx context.Context, c *client.Client) error {
+		users, err := c.ContainerList(ctx, container.ListOptions{All: true, Limit: 1, Filters: filters.NewArgs(filters.Arg("ancestor", ref))})
+		if err == nil && len(users) > 0 {
+			err = errdefs.ErrConflict
+		}
 		return err
 	})
 }
