@@ -138,10 +138,39 @@ func (s *schema) validate(doc any) error {
 	return s.explain(invalid)
 }
 
+// nearest is of the alternatives of which a value satisfies none the one whose type
+// it has: a text that is wrong as a text is not told that it should be a number.
+func nearest(err *jsonschema.ValidationError) *jsonschema.ValidationError {
+	switch err.ErrorKind.(type) {
+	case *kind.OneOf, *kind.AnyOf:
+	default:
+		return nil
+	}
+	for _, cause := range err.Causes {
+		wrongType := false
+		for e := cause; !wrongType; e = e.Causes[0] {
+			if _, ok := e.ErrorKind.(*kind.Type); ok && len(e.InstanceLocation) == len(err.InstanceLocation) {
+				wrongType = true
+			}
+			if len(e.Causes) != 1 {
+				break
+			}
+		}
+		if !wrongType {
+			return cause
+		}
+	}
+	return nil
+}
+
 // explain finds the first thing that is wrong and says it without any value: it
 // may be a secret, whatever its schema says (contract B7).
 func (s *schema) explain(err *jsonschema.ValidationError) *ConfigError {
 	for len(err.Causes) > 0 {
+		if other := nearest(err); other != nil {
+			err = other
+			continue
+		}
 		err = slices.MinFunc(err.Causes, func(a, b *jsonschema.ValidationError) int {
 			return strings.Compare(strings.Join(a.InstanceLocation, "\x00"), strings.Join(b.InstanceLocation, "\x00"))
 		})
@@ -173,6 +202,9 @@ func (s *schema) explain(err *jsonschema.ValidationError) *ConfigError {
 	case *kind.Const:
 		return fault(fmt.Sprintf("want %v", k.Want))
 	case *kind.Pattern:
+		if examples, _ := s.at(key)["examples"].([]any); len(examples) > 0 {
+			return fault(fmt.Sprintf("want such as %v: what matches %s", examples[0], k.Want))
+		}
 		return fault("want what matches " + k.Want)
 	case *kind.Format:
 		return fault("want the format " + k.Want)

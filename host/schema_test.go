@@ -23,6 +23,7 @@ const testSchema = `{
     "cpus": {"type": "number", "minimum": 0.5},
     "pull": {"enum": ["always", "never"]},
     "api_key": {"type": "string", "pattern": "^key-[a-z]+$", "writeOnly": true},
+    "memory": {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+[kmg]?$"}], "examples": ["512m"]},
     "pin": {"type": "integer", "writeOnly": true},
     "env": {"type": "object", "additionalProperties": {"type": "string"}, "x-berth-per-workspace": true}
   },
@@ -83,6 +84,9 @@ func TestB7_SchemaErrorsNameTheKeyAndNeverAValue(t *testing.T) {
 		"env as a list":        {map[string]any{"env": []any{secret}}, "env", "want object, not array"},
 		"below a list":         {map[string]any{"mounts": []any{map[string]any{}, map[string]any{"source": true}}}, "mounts.1.source", "want string, not boolean"},
 		"not UTF-8":            {map[string]any{"api_key": secret + "\xff"}, "api_key", "is not UTF-8"},
+		"alternatives, a text": {map[string]any{"memory": secret}, "memory", "want such as 512m"},
+		"alternatives, number": {map[string]any{"memory": -1}, "memory", "want at least 0"},
+		"neither of them":      {map[string]any{"memory": true}, "memory", "want integer, not boolean"},
 		"no JSON":              {map[string]any{"root": make(chan int)}, "", "holds what JSON cannot say"},
 	} {
 		t.Run(name, func(t *testing.T) {

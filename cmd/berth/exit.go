@@ -81,7 +81,7 @@ func interruptedMessage(i *interruption, err error) string {
 func hint(err error) string {
 	switch {
 	case errors.Is(err, workspace.ErrUnavailable):
-		return "this workspace is gone for good: berth open makes another"
+		return "if the workspace has only stopped, the next command starts it again; if it is gone, berth open makes another"
 	case errors.Is(err, workspace.ErrTransient):
 		return "the provider's service has a passing fault: try again"
 	case errors.Is(err, syscall.E2BIG):

@@ -2,11 +2,14 @@ package docker
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -17,6 +20,8 @@ import (
 const (
 	// minMemory is the engine's own least.
 	minMemory Size = 6 << 20
+	// minGuestMemory is what the guest, and a program beside it, can be run in.
+	minGuestMemory Size = 24 << 20
 	// maxNameLen is what the engine takes as a host's name.
 	maxNameLen = 255
 )
@@ -48,7 +53,7 @@ func invalidKey(key, format string, args ...any) error {
 func (c Config) check() (checked, error) {
 	for _, check := range []func() error{
 		c.checkImage, c.checkLimits, c.checkNames, c.checkTmpfs,
-		func() error { return checkContainerPath("work_dir", cmp.Or(c.WorkDir, DefaultWorkDir)) },
+		func() error { return checkWorkDir(cmp.Or(c.WorkDir, DefaultWorkDir)) },
 	} {
 		if err := check(); err != nil {
 			return checked{}, err
@@ -65,20 +70,47 @@ func (c Config) check() (checked, error) {
 			return checked{}, invalidKey("volumes", "two of them are to be at %s", target)
 		}
 		done.binds = append(done.binds, bind)
+		if err := checkMount("volumes", target); err != nil {
+			return checked{}, err
+		}
 		done.mounted = append(done.mounted, target)
 	}
-	for target := range c.Tmpfs {
-		if slices.Contains(done.mounted, path.Clean(target)) {
-			return checked{}, invalidKey("tmpfs", "%s is among the volumes too", target)
+	for _, target := range slices.Sorted(maps.Keys(c.Tmpfs)) {
+		target = path.Clean(target)
+		if slices.Contains(done.mounted, target) {
+			return checked{}, invalidKey("tmpfs", "%s is among the volumes too, or given twice", target)
 		}
-		done.mounted = append(done.mounted, path.Clean(target))
-	}
-	for _, target := range done.mounted {
-		if within(guestRoot, target) || within(target, guestRoot) {
-			return checked{}, invalidKey("volumes", "%s: the guest is at %s: choose another path", target, guestRoot)
+		if err := checkMount("tmpfs", target); err != nil {
+			return checked{}, err
 		}
+		done.mounted = append(done.mounted, target)
 	}
 	return done, nil
+}
+
+// checkMount refuses what would hide the guest.
+func checkMount(key, target string) error {
+	switch {
+	case target == "/":
+		return invalidKey(key, "/: cannot be the container's whole file system")
+	case within(guestRoot, target) || within(target, guestRoot):
+		return invalidKey(key, "%s: the guest is at %s: choose another path", target, guestRoot)
+	}
+	return nil
+}
+
+// kernelFolders are made anew at each start, by the engine, and hold no files that
+// last.
+var kernelFolders = []string{"/proc", "/sys", "/dev"}
+
+// checkWorkDir checks where commands are to start.
+func checkWorkDir(dir string) error {
+	for _, folder := range kernelFolders {
+		if within(path.Clean(dir), folder) {
+			return invalidKey("work_dir", "%s: %s is the kernel's and not for files: want such as %s", dir, folder, DefaultWorkDir)
+		}
+	}
+	return checkContainerPath("work_dir", dir)
 }
 
 func (c Config) hasRuntime() bool {
@@ -106,8 +138,8 @@ func (c Config) checkLimits() error {
 	switch {
 	case c.MemLimit < 0 || c.MemLimit > 0 && c.MemLimit < minMemory:
 		return invalidKey("mem_limit", "%d bytes: want at least 6m", c.MemLimit)
-	case c.CPUs < 0 || c.CPUs > maxCPUs:
-		return invalidKey("cpus", "%v: want more than 0, such as 1.5", c.CPUs)
+	case c.CPUs < 0 || c.CPUs > 0 && c.CPUs < minCPUs || c.CPUs > maxCPUs:
+		return invalidKey("cpus", "%v: want at least %v, such as 1.5", c.CPUs, minCPUs)
 	case c.CPUShares < 0 || c.CPUShares == 1 || c.CPUShares > maxCPUShares:
 		return invalidKey("cpu_shares", "%d: want 2 to %d, where 1024 is what others have", c.CPUShares, maxCPUShares)
 	case c.PidsLimit != nil && (*c.PidsLimit < -1 || *c.PidsLimit > maxPids):
@@ -117,12 +149,18 @@ func (c Config) checkLimits() error {
 }
 
 const (
+	minCPUs      = 0.01 // the engine's
 	maxCPUs      = 1 << 16
 	maxCPUShares = 262144  // the kernel's
 	maxPids      = 1 << 22 // the kernel's
 )
 
 func (c Config) checkNames() error {
+	for id := range strings.SplitSeq(c.User, ":") {
+		if n, err := strconv.ParseUint(id, 10, 64); err == nil && n > math.MaxInt32 || errors.Is(err, strconv.ErrRange) {
+			return invalidKey("user", "%q: want numbers up to %d", c.User, math.MaxInt32)
+		}
+	}
 	switch {
 	case c.User != "" && !userSyntax.MatchString(c.User):
 		return invalidKey("user", "%q: want a name or a number, and a group after a colon if need be, such as 1000:1000", c.User)

@@ -28,7 +28,7 @@ type Config struct {
 	// Runtime is a built-in's name or an object; it is instead of Image.
 	Runtime runtimes.Config `json:"runtime,omitempty" jsonschema:"description=What workspaces have in them: the name of a built-in runtime such as coding or python-web; or an object with an image or a base_image and packages. It takes the place of image and gives a work directory of its own." berth:"per_workspace"`
 	// WorkDir is where commands start.
-	WorkDir string `json:"work_dir,omitempty" jsonschema:"pattern=^/,description=Where commands start: an absolute path. Made if it is not in the image and then owned by the container's user. By default /workspace." berth:"per_workspace"`
+	WorkDir string `json:"work_dir,omitempty" jsonschema:"pattern=^/,example=/workspace,description=Where commands start: an absolute path. Made if it is not in the image and then owned by the container's user. By default /workspace." berth:"per_workspace"`
 	// NetworkMode is Docker's.
 	NetworkMode string `json:"network_mode,omitempty" jsonschema:"description=The network: bridge or none or host or the name of a network of the engine. By default the engine's own default." berth:"per_workspace"`
 	// MemLimit is with swap, which is pinned to it.
@@ -48,9 +48,9 @@ type Config struct {
 	// Volumes is host paths, or names of volumes, with where they appear.
 	Volumes map[string]string `json:"volumes,omitempty" jsonschema:"description=Folders of the engine's machine or volumes of the engine and where they are in the container: {/data: /data:ro}. A relative path starts at the configuration's folder."`
 	// ContainerName is the one container of this provider.
-	ContainerName string `json:"container_name,omitempty" jsonschema:"pattern=^[a-zA-Z0-9][a-zA-Z0-9_.-]+$,description=The name of the one container that this provider is about. Made on first use if there is none; it may be somebody else's."`
+	ContainerName string `json:"container_name,omitempty" jsonschema:"pattern=^[a-zA-Z0-9][a-zA-Z0-9_.-]+$,example=build-box,description=The name of the one container that this provider is about. Made on first use if there is none; it may be somebody else's."`
 	// User is whom commands run as.
-	User string `json:"user,omitempty" jsonschema:"pattern=^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?$,description=Who commands and files are: a name or a number and optionally a group as in 1000:1000. By default the image's." berth:"per_workspace"`
+	User string `json:"user,omitempty" jsonschema:"pattern=^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?$,example=1000:1000,description=Who commands and files are: a name or a number and optionally a group as in 1000:1000. By default the image's." berth:"per_workspace"`
 	// ReadOnly leaves the work directory and /tmp.
 	ReadOnly bool `json:"read_only,omitempty" jsonschema:"description=Nothing can be written but in the work directory (a volume) and in /tmp (memory) and what volumes and tmpfs say." berth:"per_workspace"`
 	// Guest says how the guest is placed.

@@ -94,6 +94,14 @@ func (p *provider) place(ctx context.Context, config checked) (placement, error)
 		p.logger.Warn("workspaces are made without a guest: every command costs an exec of the engine", "reason", reason)
 		return placement{how: guestOff, reason: reason}, nil
 	}
+	if config.MemLimit > 0 && config.MemLimit < minGuestMemory {
+		reason := fmt.Sprintf("mem_limit %d bytes: the guest needs at least %dm", config.MemLimit, minGuestMemory>>20)
+		if config.Guest != guestAuto {
+			return placement{}, invalidKey("mem_limit", "%d bytes: want at least %dm with guest: %s, or guest: off", config.MemLimit, minGuestMemory>>20, config.Guest)
+		}
+		p.logger.Warn("workspaces are made without a guest: every command costs an exec of the engine", "reason", reason)
+		return placement{how: guestOff, reason: reason}, nil
+	}
 	how := guestInit
 	if config.Guest == guestExec {
 		how = guestExec

@@ -126,7 +126,7 @@ func (p *provider) start(ctx context.Context, c container.InspectResponse, r rec
 	}
 	if neverStarted(c) && isOurs(c.Config.Labels) {
 		if err := p.prepare(ctx, c, r); err != nil {
-			return c, err
+			return c, refusedMount(err)
 		}
 	}
 	if err := p.startStopped(ctx, c, r); err != nil {
@@ -146,7 +146,7 @@ func (p *provider) startStopped(ctx context.Context, c container.InspectResponse
 	sdk.Report(ctx, sdk.Progress{Text: doing})
 	start := func() error {
 		return p.engine.Change(ctx, doing, func(ctx context.Context, api *client.Client) error {
-			return refused(api.ContainerStart(ctx, c.ID, container.StartOptions{}))
+			return refused(otherContainer(c, api.ContainerStart(ctx, c.ID, container.StartOptions{})))
 		})
 	}
 	err := start()
@@ -164,6 +164,19 @@ func (p *provider) startStopped(ctx context.Context, c container.InspectResponse
 	}
 	if err = start(); errors.Is(err, errNoProgram) {
 		return &guestError{err}
+	}
+	return err
+}
+
+// otherContainer tells of an error of a start whether it is about the container whose
+// network this one is to share, which must not be taken for this one.
+func otherContainer(c container.InspectResponse, err error) error {
+	if err == nil || c.HostConfig == nil || !c.HostConfig.NetworkMode.IsContainer() {
+		return err
+	}
+	other := c.HostConfig.NetworkMode.ConnectedContainer()
+	if errdefs.IsNotFound(err) && strings.Contains(err.Error(), other) || strings.Contains(err.Error(), "non running container") {
+		return fmt.Errorf("%s: config key network_mode: container:%s is not there or does not run: %w", err.Error(), other, workspace.ErrInvalid)
 	}
 	return err
 }

@@ -52,6 +52,9 @@ func (p *provider) plan(ctx context.Context, config checked) (*plan, error) {
 		return nil, invalidKey("work_dir", "%s: the guest is at %s: choose another path", pl.workDir, guestRoot)
 	}
 	if pl.who, err = p.identify(ctx, pl); err != nil {
+		if pl.config.User != "" && errors.Is(err, workspace.ErrInvalid) {
+			return nil, fmt.Errorf("config key user: %w", err)
+		}
 		return nil, err
 	}
 	if pl.guest, err = p.place(ctx, config); err != nil {

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,10 +93,20 @@ func (p *provider) inspect(ctx context.Context, id string) (c container.InspectR
 		c, err = api.ContainerInspect(ctx, id)
 		return err
 	})
+	if errdefs.IsNotFound(err) && !saysNoContainer(err) {
+		// A proxy before the engine, say: a workspace is not lost by it.
+		return c, fmt.Errorf("looking at container %s: the answer is not an engine's: %s: %w", short(id), err.Error(), workspace.ErrTransient)
+	}
 	if err == nil && (c.ContainerJSONBase == nil || c.State == nil || c.Config == nil) {
 		err = fmt.Errorf("looking at container %s: the engine's answer is incomplete: %w", short(id), workspace.ErrTransient)
 	}
 	return c, err
+}
+
+// saysNoContainer reports whether it is an engine, Docker's or Podman's, that says
+// that a container is not there.
+func saysNoContainer(err error) bool {
+	return strings.Contains(strings.ToLower(err.Error()), "no such container")
 }
 
 // remove removes a container with the volumes that the engine named for it. One

@@ -176,6 +176,26 @@ func (b *limitedBuffer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// refusedKey says which key the engine does not like. That the engine takes it for a
+// fault of its own is not kept.
+func refusedKey(key string, err error) error {
+	return fmt.Errorf("config key %s: the engine refuses it: %s: %w", key, err.Error(), workspace.ErrInvalid)
+}
+
+// isRefusedMount reads whether the engine cannot mount a folder of its machine.
+func isRefusedMount(text string) bool {
+	return strings.Contains(text, "mount source path") || strings.Contains(text, "bind source path does not exist")
+}
+
+// refusedMount is for what comes before a start: also reading a container's files
+// has the engine mount everything.
+func refusedMount(err error) error {
+	if err != nil && isRefusedMount(err.Error()) {
+		return refusedKey("volumes", err)
+	}
+	return err
+}
+
 // refused marks an error with which the engine refuses a container for what is
 // asked of it: no other try will help before that is changed. The engine says so
 // in the runtime's words, with a status as if it had failed itself.
@@ -200,7 +220,15 @@ func refused(err error) error {
 		return fmt.Errorf("%w: %w", err, errNoProgram)
 	case says("nable to find user", "no matching entries in passwd", "unable to find group"):
 		return fmt.Errorf("%w: config key user names somebody whom the image does not know: %w", err, workspace.ErrInvalid)
-	case says("OCI runtime create failed", "invalid mount config", "bind source path does not exist", "not allowed", "Invalid") ||
+	case says("uids and gids must be in range"):
+		return refusedKey("user", err)
+	case says("invalid tmpfs option", `error mounting "tmpfs"`):
+		return refusedKey("tmpfs", err)
+	case says("Range of CPUs", "cpu.cfs_quota_us", "cpu.max"):
+		return refusedKey("cpus", err)
+	case isRefusedMount(text):
+		return refusedKey("volumes", err)
+	case says("OCI runtime create failed", "invalid mount config", "not allowed", "Invalid") ||
 		errdefs.IsInvalidArgument(err):
 		return fmt.Errorf("%w: %w", err, workspace.ErrInvalid)
 	}

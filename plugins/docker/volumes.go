@@ -23,9 +23,6 @@ func parseVolume(source, target string) (bind, inContainer string, err error) {
 	if err := checkContainerPath("volumes", inContainer); err != nil {
 		return "", "", err
 	}
-	if inContainer == "/" {
-		return "", "", invalidKey("volumes", "%s: cannot be the container's whole file system", source)
-	}
 	switch mode {
 	case "", "ro", "rw", "z", "Z", "ro,z", "ro,Z":
 	default:

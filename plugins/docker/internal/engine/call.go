@@ -66,6 +66,13 @@ func (e *Engine) call(ctx, limited context.Context, doing string, call func(cont
 	return e.Error(ctx, doing, err)
 }
 
+// refusesPing reports whether a server answers, and not as any engine does: its kind
+// of error, such as that something is not there, says nothing of containers.
+func refusesPing(err error) bool {
+	return errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err) ||
+		errdefs.IsConflict(err) || errdefs.IsNotImplemented(err)
+}
+
 // ready returns the client with the version that both speak. It is agreed on
 // once; a caller that gives up leaves it to the next.
 func (e *Engine) ready(ctx context.Context) (*client.Client, error) {
@@ -89,6 +96,9 @@ func (e *Engine) ready(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		if reason, lasts := explain(err); reason != "" {
 			return nil, &unreachableError{reason: reason, lasts: lasts}
+		}
+		if refusesPing(err) {
+			return nil, e.endpoint.invalid("something other than a Docker Engine answers there, or a proxy before it (HTTP_PROXY, NO_PROXY): %v", err)
 		}
 		return nil, err
 	}

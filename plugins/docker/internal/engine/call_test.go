@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
 
 	"github.com/berth-dev/berth/shared/workspace"
@@ -61,6 +62,8 @@ func TestAnEngineThatDoesNotDo(t *testing.T) {
 			w.Header().Set("Ostype", "windows")
 		}},
 		{name: "no engine", kind: workspace.ErrInvalid, texts: []string{"something other than a Docker Engine"}, ping: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }},
+		{name: "a proxy", kind: workspace.ErrInvalid, texts: []string{"something other than a Docker Engine", "proxy"}, ping: says(http.StatusNotFound, "not here")},
+		{name: "a proxy that wants a password", kind: workspace.ErrInvalid, texts: []string{"proxy"}, ping: says(http.StatusForbidden, "")},
 		{name: "shutting down", kind: workspace.ErrTransient, texts: []string{"shutting down"}, ping: says(http.StatusServiceUnavailable, `{"message":"shutting down"}`)},
 		{name: "behind a gateway", kind: workspace.ErrTransient, texts: []string{"bad gateway"}, ping: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) }},
 	} {
@@ -72,6 +75,9 @@ func TestAnEngineThatDoesNotDo(t *testing.T) {
 			err := e.Query(t.Context(), "asking", info)
 			if !errors.Is(err, test.kind) {
 				t.Fatalf("it is %v", err)
+			}
+			if errdefs.IsNotFound(err) {
+				t.Errorf("%v is taken for a container that is not there", err)
 			}
 			for _, text := range append(test.texts, "asking: ") {
 				if !strings.Contains(err.Error(), text) {
