@@ -97,12 +97,34 @@ func (f *FS) output(ctx context.Context, args ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := io.ReadAll(p)
+	out, err := readAnswer(p, maxAnswer)
 	if err == nil {
 		err = wait(p)
 	}
 	if closeErr := p.Close(); err == nil {
 		err = closeErr
+	}
+	return out, err
+}
+
+const (
+	// maxAnswer is what an operation may say: the listing of half a million names.
+	// Whoever has replaced the workspace's shell decides what comes, and how much.
+	maxAnswer = 64 << 20
+	// maxHeader is for what is said of a file before its content: a line, and the
+	// target of a link.
+	maxHeader = 16 << 10
+)
+
+// errTooLong is of a directory of very many entries, or of an answer that no script
+// of ours gives.
+var errTooLong = errors.New("the workspace's shell says more than is read of one answer: is /bin/sh still its own?")
+
+// readAnswer reads all that there is, up to a limit.
+func readAnswer(from io.Reader, limit int64) ([]byte, error) {
+	out, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(out)) > limit {
+		return nil, errTooLong
 	}
 	return out, err
 }

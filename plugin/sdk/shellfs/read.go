@@ -37,18 +37,23 @@ func (f *FS) Open(ctx context.Context, path string, opts workspace.ReadOptions) 
 	if err != nil {
 		return nil, pathError(op, path, err)
 	}
-	buffered := bufio.NewReader(process)
+	limited := &io.LimitedReader{R: process, N: maxHeader}
+	buffered := bufio.NewReader(limited)
 	r := &reader{path: path, process: process, from: buffered}
 	about, err := buffered.ReadString('\n')
 	target := ""
 	if err == nil {
 		target, err = buffered.ReadString(0)
 	}
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF) && limited.N == 0:
+		err = errTooLong
+	case errors.Is(err, io.EOF):
 		if err = wait(process); err == nil {
 			err = io.ErrUnexpectedEOF
 		}
 	}
+	limited.N = math.MaxInt64
 	if err == nil {
 		r.info, err = parseInfo(baseName(f.path(path)), about, strings.TrimSuffix(target, "\x00"))
 	}

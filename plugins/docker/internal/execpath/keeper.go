@@ -2,6 +2,7 @@ package execpath
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -54,20 +55,33 @@ func (k *keeper) start(ctx context.Context) error {
 	k.sh = sh
 	for _, run := range k.runs {
 		if _, _, err := k.request(ctx, "runs=\"$runs "+run+"\""); err != nil {
-			return err
+			k.sh.close() // one that does not know all runs is none
+			k.sh = nil
+			return k.ws.broken(ctx, "telling the keeper what runs", err)
 		}
 	}
 	return nil
 }
 
+// maxAnswer is what the keeper may say, the list of 200,000 processes: whoever has
+// replaced the container's shell decides what comes, and how much.
+const maxAnswer = 64 << 20
+
+var errLongAnswer = errors.New("the container's shell does not end its answer: is it still the image's?")
+
 func (k *keeper) request(ctx context.Context, line string) (out []byte, status int, err error) {
 	stop := context.AfterFunc(ctx, k.sh.close)
 	defer stop()
+	defer k.ws.wake(ctx, k.sh.rouse)()
 	if err := k.sh.send("! " + line); err != nil {
 		return nil, 0, err
 	}
-	if out, err = io.ReadAll(k.sh.out); err != nil {
+	out, err = io.ReadAll(io.LimitReader(k.sh.out, maxAnswer+1))
+	switch {
+	case err != nil:
 		return nil, 0, err
+	case len(out) > maxAnswer:
+		return nil, 0, errLongAnswer
 	}
 	status, _, err = k.sh.result()
 	if ctx.Err() != nil {

@@ -80,7 +80,7 @@ func (w *Workspace) Start(ctx context.Context, cmd sdk.Command) (sdk.Process, er
 	p.forgetRun() //nolint:contextcheck // it outlives the start
 	switch p.refused {
 	case toldBig:
-		return nil, fmt.Errorf("starting the command: arguments and environment are larger than the system takes: %w", errors.Join(workspace.ErrInvalid, syscall.E2BIG))
+		return nil, fmt.Errorf("starting the command: arguments and environment are larger than the system takes: %w: %w", syscall.E2BIG, workspace.ErrInvalid)
 	default:
 		return nil, w.dirError(ctx, dir)
 	}
@@ -132,7 +132,7 @@ func (p *process) start(ctx context.Context, header string) error {
 	case <-p.done: // its streams ended before
 		_ = p.Close()
 		if p.err == nil { // it was told to have ended, and never to have started
-			return fmt.Errorf("starting the command: its shell could not start a process: %w", errors.Join(workspace.ErrTransient, syscall.EAGAIN))
+			return fmt.Errorf("starting the command: its shell could not start a process: %w: %w", syscall.EAGAIN, workspace.ErrTransient)
 		}
 		return fmt.Errorf("starting the command: %w", p.err)
 	case <-ctx.Done():
@@ -209,6 +209,7 @@ func (p *process) copy() {
 	defer close(p.copied)
 	stop := context.AfterFunc(p.ws.ending(), func() { _ = p.exec.Close() })
 	defer stop()
+	defer p.ws.wake(p.ws.alive, p.rouse)()
 	err := p.exec.Copy(p.out, p.errs)
 	p.out.finish()
 	p.errs.finish()

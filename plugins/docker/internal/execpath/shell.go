@@ -40,6 +40,7 @@ type shell struct {
 	ws     *Workspace
 	name   string // its value of [runVariable]
 	exec   *engine.Exec
+	pid    int // in the container, as far as the shell tells
 	word   string
 	out    *lane
 	errs   *lane
@@ -75,6 +76,9 @@ func (w *Workspace) newShell(ctx context.Context, library string) (*shell, error
 	_, err = io.WriteString(x, s.word+"\n")
 	if err == nil {
 		err = s.answered()
+	}
+	if err == nil {
+		s.pid, err = strconv.Atoi(s.status)
 	}
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -115,7 +119,7 @@ func (s *shell) explain(ctx context.Context, err error) error {
 	case code == workspace.ExitNotFound, code == workspace.ExitNotExecutable:
 		return errNoShell
 	}
-	return fmt.Errorf("starting a shell in the container: it ended with %d %s: %w", code, strings.TrimSpace(string(text)), errors.Join(workspace.ErrTransient, err))
+	return fmt.Errorf("starting a shell in the container: it ended with %d %s: %w: %w", code, strings.TrimSpace(string(text)), err, workspace.ErrTransient)
 }
 
 // send asks for something.
@@ -149,6 +153,7 @@ func (s *shell) close() {
 type call struct {
 	shell *shell
 	stop  func() bool
+	rest  func()          // ends its waking
 	ctx   context.Context // ends the request
 	once  sync.Once
 
@@ -173,6 +178,7 @@ func (w *Workspace) Run(ctx context.Context, args []string) (shellfs.Process, er
 		err = s.send(setNewline + "set --" + quoteAll(args) + `; "$@"`)
 		if err == nil {
 			c.stop = context.AfterFunc(ctx, s.close)
+			c.rest = w.wake(ctx, s.rouse)
 			return c, nil
 		}
 		s.close()
@@ -257,6 +263,7 @@ func (c *call) explain(doing string, err error) error {
 // Close keeps a shell that has answered, and ends any other.
 func (c *call) Close() error {
 	c.once.Do(func() {
+		c.rest()
 		stopped := c.stop()
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -263,7 +263,7 @@ func (w *Workspace) broken(ctx context.Context, doing string, err error) error {
 	if gone := w.available(ctx); gone != nil {
 		return gone
 	}
-	return fmt.Errorf("%s: %w", doing, errors.Join(workspace.ErrTransient, err))
+	return fmt.Errorf("%s: %w: %w", doing, err, workspace.ErrTransient)
 }
 
 // available returns an error only if it is known that the workspace is gone.
