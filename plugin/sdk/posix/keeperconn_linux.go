@@ -127,7 +127,7 @@ func (k *keeperConn) ask(question message, want kind) (message, error) {
 		err = errors.New("it has ended")
 	}
 	if err != nil {
-		err = fmt.Errorf("asking the commands' keeper: %w", errors.Join(workspace.ErrTransient, err))
+		err = fmt.Errorf("asking the commands' keeper: %w: %w", err, workspace.ErrTransient)
 	}
 	return answer, err
 }

@@ -125,13 +125,13 @@ const processLimits = "pids.max of the control group, RLIMIT_NPROC or kernel.pid
 func refusal(dir, what string, errno syscall.Errno) error {
 	switch errno {
 	case syscall.E2BIG:
-		return fmt.Errorf("starting the command: arguments and environment are larger than the system takes: %w", errors.Join(workspace.ErrInvalid, errno))
+		return fmt.Errorf("starting the command: arguments and environment are larger than the system takes: %w: %w", errno, workspace.ErrInvalid)
 	case syscall.EAGAIN:
-		return fmt.Errorf("starting the command: the limit of processes is reached (%s): %w", processLimits, errors.Join(workspace.ErrTransient, errno))
+		return fmt.Errorf("starting the command: the limit of processes is reached (%s): %w: %w", processLimits, errno, workspace.ErrTransient)
 	case syscall.ENOMEM:
-		return fmt.Errorf("starting the command: the limit of memory is reached: %w", errors.Join(workspace.ErrTransient, errno))
+		return fmt.Errorf("starting the command: the limit of memory is reached: %w: %w", errno, workspace.ErrTransient)
 	case syscall.EMFILE, syscall.ENFILE:
-		return fmt.Errorf("starting the command: the limit of open files is reached: %w", errors.Join(workspace.ErrTransient, errno))
+		return fmt.Errorf("starting the command: the limit of open files is reached: %w: %w", errno, workspace.ErrTransient)
 	}
 	return &fs.PathError{Op: what, Path: dir, Err: errno}
 }

@@ -102,7 +102,7 @@ func (w *Workspace) tryStart(ctx context.Context, cmd sdk.Command) (p *process, 
 	if err != nil {
 		p.abandon()
 		helper.hangUp()
-		return nil, delivered, fmt.Errorf("starting the command: handing it to its supervisor: %w", errors.Join(workspace.ErrTransient, err))
+		return nil, delivered, fmt.Errorf("starting the command: handing it to its supervisor: %w: %w", err, workspace.ErrTransient)
 	}
 	var answer message
 	select {

@@ -2,7 +2,6 @@ package shellfs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -93,7 +92,7 @@ func failure(status int, stderr []byte) error {
 	}
 	switch errno := errnoIn(stderr); {
 	case errno == syscall.EAGAIN, errno == syscall.ENOMEM, errno == syscall.EMFILE:
-		return fmt.Errorf("a limit of the workspace is reached: %s: %w", text, errors.Join(workspace.ErrTransient, errno))
+		return fmt.Errorf("a limit of the workspace is reached: %s: %w: %w", text, errno, workspace.ErrTransient)
 	case errno != 0:
 		return errno
 	case text == "":
