@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -26,6 +28,9 @@ type link struct {
 	ctx     context.Context //nolint:containedctx // of the stream
 	cancel  context.CancelCauseFunc
 	started bool // said on this stream
+	// repeats is set where the run's start was sent again: what ended the stream
+	// before, of which it is not known whether the start was heard.
+	repeats error
 }
 
 func (r *run) newLink(inst *supervisor.Instance) *link {
@@ -52,6 +57,13 @@ func (r *run) exchange() {
 		}
 		again, cause := r.broke(l, err)
 		l.inst.Release()
+		if l.repeats != nil && !r.hasStarted() {
+			if errors.Is(cause, fs.ErrExist) { // it was heard after all
+				again, cause = true, l.repeats
+			} else if !again {
+				cause = r.lost(l.repeats, cause)
+			}
+		}
 		if !again || !breaks.another() {
 			r.over(cause)
 			return
@@ -69,6 +81,7 @@ func (r *run) open(l *link) error {
 	if r.follow != nil {
 		return r.firstAttach(l)
 	}
+	r.sent = time.Now()
 	stream, err := l.inst.Client().Run(l.ctx)
 	if err != nil {
 		return err

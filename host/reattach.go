@@ -66,14 +66,12 @@ func (r *run) mayBeFound(l *link, died bool, err, cause error) bool {
 func (r *run) reattach(cause error) (*link, error) {
 	deadline := time.Now().Add(reattachWindow)
 	for pause := reattachPause; ; pause = min(2*pause, reattachPauseMax) {
-		l, again, err := r.tryAttach(deadline)
+		l, again, err := r.tryAttach(deadline, cause)
 		switch {
 		case err == nil:
 			return l, nil
 		case !again:
 			return nil, r.lost(cause, err)
-		case !r.hasStarted() && errors.Is(cause, workspace.ErrTransient):
-			return nil, cause // as told before anything was heard of the command: no answer is worth a wait
 		case time.Until(deadline) < pause:
 			return nil, r.lost(cause, fmt.Errorf("within %v: %w", reattachWindow, err))
 		}
@@ -96,8 +94,8 @@ func (r *run) hasStarted() bool {
 	}
 }
 
-// tryAttach makes one try; again says that another may succeed.
-func (r *run) tryAttach(deadline time.Time) (_ *link, again bool, _ error) {
+// tryAttach makes one try after cause; again says that another may succeed.
+func (r *run) tryAttach(deadline time.Time, cause error) (_ *link, again bool, _ error) {
 	ctx, cancel := context.WithDeadline(r.callCtx, deadline)
 	defer cancel()
 	inst, err := r.h.p.acquire(ctx)
@@ -109,10 +107,63 @@ func (r *run) tryAttach(deadline time.Time) (_ *link, again bool, _ error) {
 	if err = r.attach(l, deadline); err == nil {
 		return l, false, nil
 	}
-	again, cause := r.broke(l, err)
+	again, err = r.broke(l, err)
 	l.cancel(nil)
+	if errors.Is(err, fs.ErrNotExist) && r.mayRepeat() {
+		l = r.newLink(inst)
+		if err = r.repeat(l, cause); err == nil {
+			return l, false, nil
+		}
+		again, err = r.broke(l, err)
+		l.cancel(nil)
+	}
 	inst.Release()
-	return nil, again, cause
+	return nil, again, err
+}
+
+// mayRepeat reports whether the start of a run that is not known may be sent again:
+// nothing was heard of it, so that it may never have arrived.
+func (r *run) mayRepeat() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.follow == nil && !r.hasStarted() && !r.stopping && r.breakage == nil && !r.sent.IsZero()
+}
+
+// repeat sends the start of a run again. The plugin makes sure that it does not run
+// twice.
+func (r *run) repeat(l *link, cause error) error {
+	stream, err := l.inst.Client().Run(l.ctx)
+	if err != nil {
+		return err
+	}
+	l.stream, l.repeats = stream, cause
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	start := r.start()
+	start.RepeatedAfterNs = max(int64(time.Since(r.sent)), 1)
+	r.requeue(&berthv1.RunRequest{Message: &berthv1.RunRequest_Start{Start: start}})
+	r.in.sent, r.in.endSent = 0, false
+	r.link, r.inst = l, l.inst
+	r.changed.Broadcast()
+	return nil
+}
+
+// requeue makes first be sent on a new stream, if it is not nil, and then what waits
+// and was not answered. The caller holds r.mu.
+func (r *run) requeue(first *berthv1.RunRequest) {
+	queue := r.queue[:0:0]
+	if first != nil {
+		queue = append(queue, first)
+	}
+	if r.stopping {
+		queue = append(queue, stopRequest())
+	}
+	for _, msg := range r.queue {
+		if msg.GetSignal() != nil {
+			queue = append(queue, msg)
+		}
+	}
+	r.queue = queue
 }
 
 // firstAttach is that of a run which was not started here.
@@ -161,16 +212,7 @@ func (r *run) resume(l *link, attached *berthv1.RunAttached) error {
 		}
 	}
 	// The start was heard, or the run would not be there.
-	queue := r.queue[:0:0]
-	if r.stopping {
-		queue = append(queue, stopRequest())
-	}
-	for _, msg := range r.queue {
-		if msg.GetSignal() != nil {
-			queue = append(queue, msg)
-		}
-	}
-	r.queue = queue
+	r.requeue(nil)
 	r.link, r.inst = l, l.inst
 	if r.follow != nil {
 		r.noteStarted()

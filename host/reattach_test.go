@@ -260,6 +260,100 @@ func TestB3_WhatIsNotFoundAgainMayHaveRun(t *testing.T) {
 	}
 }
 
+// TestB3_AStartThatWasLostIsSentAgain: the plugin died before it had handed the
+// start on, so that no such run is known.
+func TestB3_AStartThatWasLostIsSentAgain(t *testing.T) {
+	unknown := wire.ToStatus(fmt.Errorf("run: %w", fs.ErrNotExist))
+	used := wire.ToStatus(fmt.Errorf("run: %w", fs.ErrExist))
+	work := func(stream runStream) error {
+		for {
+			msg, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if in := msg.GetStdin(); in != nil {
+				return send(stream, started(), stdout(0, string(in.GetData())), exited(3, int64(len(in.GetData())), 0))
+			}
+		}
+	}
+	again := func(t *testing.T, id string, first *berthv1.RunRequest) {
+		if s := first.GetStart(); s.GetRunId() != id || s.GetRepeatedAfterNs() <= 0 || string(s.GetArgs()[0]) != command().Args[0] {
+			t.Errorf("sent again: %v", first)
+		}
+	}
+	for name, test := range map[string]struct {
+		then func(t *testing.T, n int, id string, first *berthv1.RunRequest, stream runStream) error
+		lost bool
+	}{
+		"and runs": {func(t *testing.T, n int, id string, first *berthv1.RunRequest, stream runStream) error {
+			if n == 1 {
+				return unknown
+			}
+			again(t, id, first)
+			return work(stream)
+		}, false},
+		"and is lost again": {func(t *testing.T, n int, id string, first *berthv1.RunRequest, stream runStream) error {
+			switch {
+			case n%2 == 1:
+				return unknown
+			case n == 2:
+				return lostSight()
+			}
+			again(t, id, first)
+			return work(stream)
+		}, false},
+		"and had arrived late": {func(t *testing.T, n int, id string, first *berthv1.RunRequest, stream runStream) error {
+			switch n {
+			case 1:
+				return unknown
+			case 2:
+				again(t, id, first)
+				return used
+			}
+			if first.GetAttach().GetRunId() != id {
+				t.Errorf("not attached: %v", first)
+			}
+			if err := send(stream, attachedAt(0, 0, 0)); err != nil {
+				return err
+			}
+			return work(stream)
+		}, false},
+		"to one that does not know": {func(_ *testing.T, _ int, _ string, _ *berthv1.RunRequest, _ runStream) error { return unknown }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var id atomic.Value
+			p := durable(func(n int, first *berthv1.RunRequest, stream runStream) error {
+				if n > 0 {
+					return test.then(t, n, id.Load().(string), first, stream)
+				}
+				id.Store(first.GetStart().GetRunId())
+				if first.GetStart().GetRepeatedAfterNs() != 0 {
+					t.Errorf("the first start: %v", first)
+				}
+				for { // what was heard of stdin is lost too
+					msg, err := stream.Recv()
+					if err != nil || msg.GetStdin() != nil {
+						return broken()
+					}
+				}
+			})
+			cmd := command()
+			cmd.Stdin = strings.NewReader("abc")
+			res, err := newWorkspace(t, p).Run(t.Context(), cmd)
+			var plug *workspace.PluginError
+			switch {
+			case test.lost:
+				if !errors.As(err, &plug) || !plug.MayHaveExecuted || !strings.Contains(plug.Reason, "not found again") {
+					t.Errorf("%T %v", err, err)
+				}
+			case err != nil || res.ExitCode != 3 || string(res.Stdout) != "abc":
+				t.Errorf("%+v, %v", res, err)
+			}
+		})
+	}
+}
+
 // TestB3_ARunIsLookedForForAWhileOnly takes the whole window.
 func TestB3_ARunIsLookedForForAWhileOnly(t *testing.T) {
 	t.Parallel()
@@ -311,7 +405,8 @@ func TestB3_ARunThatEndsEveryPluginIsGivenUp(t *testing.T) {
 // TestATransientFaultBeforeTheStartIsToldAtOnce: an engine that does not answer
 // was asked for nothing yet.
 func TestATransientFaultBeforeTheStartIsToldAtOnce(t *testing.T) {
-	p := durable(func(int, *berthv1.RunRequest, runStream) error { return lostSight() })
+	fault := fmt.Errorf("the engine does not answer: %w", workspace.ErrTransient)
+	p := durable(func(_ int, _ *berthv1.RunRequest, stream runStream) error { return send(stream, ended(fault, 0)) })
 	began := time.Now()
 	_, err := newWorkspace(t, p).Run(t.Context(), command())
 	if !errors.Is(err, workspace.ErrTransient) || time.Since(began) > 5*time.Second {

@@ -49,6 +49,7 @@ type run struct {
 	changed  *sync.Cond
 	inst     *supervisor.Instance // the last one
 	link     *link                // the stream in use, nil between two of them
+	sent     time.Time            // before the start was sent first; of exchange alone
 	out      [2]*output           // stdout, stderr
 	in       input
 	queue    []*berthv1.RunRequest // the start, signals and the stop: sent before stdin

@@ -100,6 +100,7 @@ func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart) err
 			Env:       slices.Concat(wire.FromEnv(withEnviron(e.ws, state.env)), start.GetEnv()), // later ones win
 			TimeoutNs: remaining(start.GetTimeoutNs(), begun), FullTimeoutNs: start.GetFullTimeoutNs(),
 			OutputLimit: start.GetOutputLimit(), Stdin: start.GetStdin(), Detached: start.GetDetached(),
+			RepeatedAfterNs: older(start.GetRepeatedAfterNs(), begun),
 		}}}
 	}, berthv1.ProviderClient.Run)
 }
@@ -111,6 +112,14 @@ func remaining(timeout int64, begun time.Time) int64 {
 		return 0
 	}
 	return max(timeout-int64(time.Since(begun)), 1)
+}
+
+// older is the age of a start that was sent before; one that was not has none.
+func older(age int64, begun time.Time) int64 {
+	if age == 0 {
+		return 0
+	}
+	return age + int64(time.Since(begun))
 }
 
 // relayAttach takes up a run of the guest's again.
@@ -147,12 +156,12 @@ func (r *relayedRun) relay(connecting context.Context, first func(*berthv1.Works
 		if errors.Is(connecting.Err(), context.DeadlineExceeded) && r.ctx.Err() == nil {
 			return r.outcome(&workspace.TimeoutError{Timeout: r.full})
 		}
-		return r.end(err)
+		return r.notSent(err)
 	}
 	defer r.call.release()
 	defer r.leave() // before the release
 	if r.guest, err = open(r.call.conn.Client, r.ctx, guestLimit); err != nil {
-		return r.end(r.call.failure(r.ctx, err))
+		return r.notSent(r.call.failure(r.ctx, err))
 	}
 	if err := r.guest.Send(first(r.call.conn.Key)); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv tells
 		return r.end(r.call.failure(r.ctx, err))
@@ -240,6 +249,16 @@ func (r *relayedRun) end(err error) error {
 		r.call.server.cache.forget(r.entry)
 	}
 	return err
+}
+
+// notSent answers for a run that the guest has not heard of. Of a start that is the
+// outcome: nothing was run, and nothing need be looked for.
+func (r *relayedRun) notSent(err error) error {
+	err = r.end(err)
+	if r.attaching || err == nil || r.host.Context().Err() != nil || errors.Is(err, errClosingRelay) {
+		return err
+	}
+	return r.outcome(err)
 }
 
 // outcome ends the run with an error of its own.

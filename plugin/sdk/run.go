@@ -107,6 +107,15 @@ func (s *server) Run(stream runStream) error {
 		ctx = context.WithoutCancel(ctx)
 	}
 	r.ctx, r.cancel = context.WithCancel(ctx)
+	if r.repeated() {
+		// What is wrong with it is the stream's error and not the run's: of the run
+		// itself nothing is known.
+		if err := s.runs.add(e.id, r); err != nil {
+			r.cancel()
+			s.cache.release(e)
+			return err
+		}
+	}
 	l := r.firstLink(stream)
 	s.goSafely("run", func() { r.supervise(e, cmd) })
 	return l.carry()
@@ -183,9 +192,11 @@ func (r *run) execute(e *entry, cmd Command) {
 		cmd.Dir = absolute(e.workingDir, dir)
 	}
 	id := r.start.GetWorkspace().GetId()
-	if err := r.server.runs.add(id, r); err != nil {
-		r.fail(err)
-		return
+	if !r.repeated() {
+		if err := r.server.runs.add(id, r); err != nil {
+			r.fail(err)
+			return
+		}
 	}
 	if !r.durable {
 		defer r.server.runs.remove(id, r)
@@ -204,6 +215,9 @@ func (r *run) execute(e *entry, cmd Command) {
 	}
 	r.oversee(e, process)
 }
+
+// repeated reports whether the same start was sent before.
+func (r *run) repeated() bool { return r.start.GetRepeatedAfterNs() > 0 }
 
 func (r *run) timedOut() stopCause {
 	full := time.Duration(cmp.Or(r.start.GetFullTimeoutNs(), r.start.GetTimeoutNs()))
@@ -236,8 +250,8 @@ func (r *run) command() (Command, error) {
 	if err := asked.Validate(); err != nil {
 		return Command{}, err
 	}
-	if start.GetFullTimeoutNs() < 0 || start.GetOutputLimit() < 0 {
-		return Command{}, fmt.Errorf("run: a negative timeout or output limit: %w", workspace.ErrInvalid)
+	if start.GetFullTimeoutNs() < 0 || start.GetOutputLimit() < 0 || start.GetRepeatedAfterNs() < 0 {
+		return Command{}, fmt.Errorf("run: a negative timeout, output limit or age: %w", workspace.ErrInvalid)
 	}
 	state, err := r.server.configured()
 	if err != nil {

@@ -119,6 +119,9 @@ func TestB3_DurableRunOutlivesItsStream(t *testing.T) {
 	}
 	_, err = startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "run-a"}).takeOutcome()
 	mustBe(t, err, fs.ErrExist)
+	again := startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "run-a", RepeatedAfterNs: 1})
+	_, err = waitStatus(again)
+	mustBe(t, err, fs.ErrExist)
 	_, err = waitStatus(reattach(t, t.Context(), client, "run-b", nil))
 	mustBe(t, err, fs.ErrNotExist)
 }

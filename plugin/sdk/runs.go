@@ -21,23 +21,25 @@ type registry struct {
 	sets   map[string]*runSet // by workspace id
 	kept   []*run             // those that are over, in the order of their ends
 	closed bool
+	since  time.Time // what ran before is not known
 }
 
 type runSet struct {
 	active     map[string]*run // and over, but with an outcome that was not taken
 	relayed    map[*relayedRun]struct{}
-	used       map[string]struct{}
-	order      []string // of used, oldest first
+	used       map[string]time.Time // when
+	order      []string             // of used, oldest first
+	forgotten  time.Time            // what was used until then is not known any more
 	destroying int
 }
 
-func newRegistry() *registry { return &registry{sets: map[string]*runSet{}} }
+func newRegistry() *registry { return &registry{sets: map[string]*runSet{}, since: time.Now()} }
 
 // set is that of a workspace. It must be called with the lock held.
 func (g *registry) set(id string) *runSet {
 	set := g.sets[id]
 	if set == nil {
-		set = &runSet{active: map[string]*run{}, relayed: map[*relayedRun]struct{}{}, used: map[string]struct{}{}}
+		set = &runSet{active: map[string]*run{}, relayed: map[*relayedRun]struct{}{}, used: map[string]time.Time{}, forgotten: g.since}
 		g.sets[id] = set
 	}
 	return set
@@ -84,13 +86,31 @@ func (g *registry) add(id string, r *run) error {
 	if _, ok := set.used[r.id]; ok {
 		return fmt.Errorf("run %s: its id was used before in workspace %s: %w", r.id, id, fs.ErrExist)
 	}
+	if err := set.mayBegin(r); err != nil {
+		return err
+	}
 	if len(set.order) == rememberedRuns {
+		set.forgotten = set.used[set.order[0]]
 		delete(set.used, set.order[0])
 		set.order = append(set.order[:0], set.order[1:]...)
 	}
-	set.used[r.id] = struct{}{}
+	set.used[r.id] = time.Now()
 	set.order = append(set.order, r.id)
 	set.active[r.id] = r
+	return nil
+}
+
+// repeatMargin is what the time that a repeated start tells may be short of, for
+// its way to here.
+const repeatMargin = time.Second
+
+// mayBegin refuses a start that was sent before if that may have been heard by
+// whoever was here then.
+func (s *runSet) mayBegin(r *run) error {
+	age := time.Duration(r.start.GetRepeatedAfterNs())
+	if age > 0 && r.begun.Add(-age-repeatMargin).Before(s.forgotten) {
+		return fmt.Errorf("run %s: whether it was started %v ago is not known any more: %w", r.id, age.Round(time.Millisecond), fs.ErrNotExist)
+	}
 	return nil
 }
 
@@ -158,7 +178,8 @@ func (g *registry) drop(id string) {
 			g.unkeep(r)
 		}
 		set.active = map[string]*run{}
-		set.used = map[string]struct{}{}
+		set.used = map[string]time.Time{}
+		set.forgotten = time.Now()
 		set.order = nil
 	}
 }

@@ -445,6 +445,29 @@ func TestRunIDIsNeverUsedTwice(t *testing.T) {
 	}
 }
 
+// TestRegistryRepeatsWhatItKnows: a start that was sent before runs only where it is
+// known not to have run since.
+func TestRegistryRepeatsWhatItKnows(t *testing.T) {
+	g := newRegistry()
+	g.since = time.Now().Add(-time.Minute)
+	add := func(id string, age time.Duration) error {
+		return g.add("ws", &run{id: id, begun: time.Now(), start: &berthv1.RunStart{RepeatedAfterNs: int64(age)}})
+	}
+	if err := add("a", 50*time.Second); err != nil {
+		t.Error(err)
+	}
+	mustBe(t, add("a", 50*time.Second), fs.ErrExist)
+	mustBe(t, add("b", time.Minute), fs.ErrNotExist)             // it might have run before all that is known,
+	mustBe(t, add("b", time.Minute-time.Second/2), fs.ErrNotExist) // also if it was long on its way
+	for i := range rememberedRuns {
+		if err := add(strconv.Itoa(i), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One was forgotten, which was used just now.
+	mustBe(t, add("b", time.Second), fs.ErrNotExist)
+}
+
 func TestRegistryRemembersSoManyRuns(t *testing.T) {
 	g := newRegistry()
 	add := func(i int) error { return g.add("ws", &run{id: strconv.Itoa(i)}) }
