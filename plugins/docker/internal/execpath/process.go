@@ -127,28 +127,44 @@ func (p *process) start(ctx context.Context, header string) error {
 		<-p.copied
 		return p.ws.broken(ctx, "starting the command", err)
 	}
-	select {
-	case <-p.started:
-	case <-p.done: // its streams ended before
+	switch ended := p.begun(ctx); {
+	case ended:
 		_ = p.Close()
 		if p.err == nil { // it was told to have ended, and never to have started
 			return fmt.Errorf("starting the command: its shell could not start a process: %w: %w", syscall.EAGAIN, workspace.ErrTransient)
 		}
 		return fmt.Errorf("starting the command: %w", p.err)
-	case <-ctx.Done():
-		// The engine may be about to start it: until then there is nothing to stop.
-		timer := time.NewTimer(startWait)
-		defer timer.Stop()
-		select {
-		case <-p.started:
-		case <-p.done:
-		case <-timer.C:
-		}
-		_ = p.Stop(0) //nolint:contextcheck // ctx has ended
-		_ = p.Close()
-		return fmt.Errorf("starting the command: %w", context.Cause(ctx))
+	case p.isBegun():
+		return nil
 	}
-	return nil
+	// The engine may be about to start it: until then there is nothing to stop.
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), startWait)
+	defer cancel()
+	_ = p.begun(late)
+	_ = p.Stop(0) //nolint:contextcheck // ctx has ended
+	_ = p.Close()
+	return fmt.Errorf("starting the command: %w", context.Cause(ctx))
+}
+
+// begun waits until it is told that the command started, or why not, and reports
+// whether its streams have ended before that.
+func (p *process) begun(ctx context.Context) (ended bool) {
+	select {
+	case <-p.started:
+	case <-p.done:
+		return !p.isBegun() // a short command has ended too by the time that this looks
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (p *process) isBegun() bool {
+	select {
+	case <-p.started:
+		return true
+	default:
+		return false
+	}
 }
 
 // startWait is how long a command that is no longer wanted may take to start, so that
