@@ -21,7 +21,7 @@ const (
 // called, which waits for it.
 func (w *Workspace) wake(ctx context.Context, rouse func(context.Context)) (rest func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	detach := context.AfterFunc(w.alive, cancel)
+	detach := context.AfterFunc(w.alive, cancel) //nolint:contextcheck // either of them ends it
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
