@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -20,6 +21,9 @@ type opening struct {
 
 // begin makes a handle of what the flags say. Nothing is made before open.
 func (a *app) begin(provider string, flags *openFlags, opts []workspace.Option) (*opening, error) {
+	if strings.Contains(provider, "/") {
+		return nil, fmt.Errorf("%s is a workspace's ref, and a provider's name is wanted: berth exec runs a command in a workspace that is there: %w", provider, workspace.ErrInvalid)
+	}
 	h, err := a.openHost()
 	if err != nil {
 		return nil, err

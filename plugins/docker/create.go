@@ -78,8 +78,13 @@ func (p *provider) notConfigured(what, value string) error {
 }
 
 func (p *provider) createOrOpen(ctx context.Context, id string, config checked, req sdk.CreateRequest) (sdk.Workspace, error) {
-	name := p.containerName(id)
-	c, found, err := p.find(ctx, name)
+	look := p.findWorkspace
+	if workspace.IsToken(id) { // the host has just made it up, and nobody has renamed it
+		look = func(ctx context.Context, id string) (container.InspectResponse, bool, error) {
+			return p.find(ctx, p.containerName(id))
+		}
+	}
+	c, found, err := look(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ func (p *provider) Destroy(ctx context.Context, id string) error {
 	if own := p.config.ContainerName; own != "" && id != own {
 		return p.notConfigured("workspace", id)
 	}
-	c, found, err := p.find(ctx, p.containerName(id))
+	c, found, err := p.findWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}

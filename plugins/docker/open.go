@@ -20,7 +20,7 @@ func (p *provider) Attach(ctx context.Context, id string) (sdk.Workspace, error)
 	if own := p.config.ContainerName; own != "" && id != own {
 		return nil, p.notConfigured("workspace", id)
 	}
-	c, found, err := p.find(ctx, p.containerName(id))
+	c, found, err := p.findWorkspace(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
 	"github.com/hashicorp/go-hclog"
 
@@ -85,6 +86,38 @@ func (p *provider) find(ctx context.Context, name string) (c container.InspectRe
 		return c, false, err
 	}
 	return c, c.Name == "/"+name, nil
+}
+
+// findWorkspace looks for a workspace's container: by its name, and where somebody
+// has renamed it, by its labels, by which it is listed too.
+func (p *provider) findWorkspace(ctx context.Context, id string) (c container.InspectResponse, found bool, err error) {
+	c, found, err = p.find(ctx, p.containerName(id))
+	if found || err != nil {
+		return c, found, err
+	}
+	label := labelName
+	if workspace.IsToken(id) {
+		label = labelToken
+	}
+	var all []container.Summary
+	err = p.engine.Query(ctx, "looking for a container that was renamed", func(ctx context.Context, api *client.Client) (err error) {
+		all, err = api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
+			filters.Arg("label", workspace.LabelProvider+"="+p.name), filters.Arg("label", label+"="+id),
+		)})
+		return err
+	})
+	for _, candidate := range all {
+		if !isOurs(candidate.Labels) || keyOf(candidate.Labels) != id {
+			continue
+		}
+		if c, err = p.inspect(ctx, candidate.ID); !errdefs.IsNotFound(err) {
+			return c, err == nil, err
+		}
+	}
+	if errdefs.IsNotFound(err) {
+		err = nil // removed just now
+	}
+	return c, false, err
 }
 
 // inspect looks at a container. One that is not there is errdefs' not found.
