@@ -457,7 +457,7 @@ func TestRegistryRepeatsWhatItKnows(t *testing.T) {
 		t.Error(err)
 	}
 	mustBe(t, add("a", 50*time.Second), fs.ErrExist)
-	mustBe(t, add("b", time.Minute), fs.ErrNotExist)             // it might have run before all that is known,
+	mustBe(t, add("b", time.Minute), fs.ErrNotExist)               // it might have run before all that is known,
 	mustBe(t, add("b", time.Minute-time.Second/2), fs.ErrNotExist) // also if it was long on its way
 	for i := range rememberedRuns {
 		if err := add(strconv.Itoa(i), 0); err != nil {
