@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/berth-dev/berth/plugin/sdk/guest"
@@ -30,6 +31,9 @@ func (p *provider) reach(ctx context.Context, r *room, c container.InspectRespon
 			return p.dialDaemon(ctx, r, site{binary: guestBinary, socket: guestSocket})
 		})
 	case guestForeign:
+		if _, err := p.identifyIn(ctx, c, r.record.User); errors.Is(err, workspace.ErrInvalid) {
+			return fmt.Errorf("config key user: container %s: %w", r.name, err)
+		}
 		reason, err := p.reachForeign(ctx, r, c)
 		if err == nil {
 			r.record.Guest = guestExec
@@ -138,6 +142,12 @@ func (p *provider) canonical(ctx context.Context, c container.InspectResponse, d
 			continue
 		}
 		stat, err := p.stat(ctx, c, at)
+		if errdefs.IsNotFound(err) {
+			if _, gone := p.inspect(ctx, c.ID); gone != nil {
+				return "", gone
+			}
+			return "", invalidKey("work_dir", "%s: there is no %s in container %s", dir, at, nameOf(c)) // not the container
+		}
 		if err != nil {
 			return "", fmt.Errorf("finding the working directory: %w", err)
 		}

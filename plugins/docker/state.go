@@ -106,7 +106,7 @@ func (p *provider) unusable(ctx context.Context, c container.InspectResponse) er
 	}
 	switch {
 	case s.Dead:
-		return gone("is dead: the engine could not remove it: try docker rm -f %s", nameOf(c))
+		return gone("is dead: it is being removed, or the engine could not: then docker rm -f %s", nameOf(c))
 	case s.Status == container.StateRemoving:
 		return gone("is being removed")
 	case s.Restarting:
