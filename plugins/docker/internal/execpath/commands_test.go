@@ -115,6 +115,7 @@ func (b *bench) running(t *testing.T, word string) int {
 // which is what the end of a plugin is to a container. What ended commands have left
 // goes on.
 func TestB3_WhatRunsIsStoppedWithoutThePlugin(t *testing.T) {
+	t.Parallel()
 	for _, image := range []string{"busybox", "debian"} {
 		t.Run(image, func(t *testing.T) {
 			b := newBench(t, box{image: image})
@@ -138,6 +139,7 @@ func TestB3_WhatRunsIsStoppedWithoutThePlugin(t *testing.T) {
 // TestC8_OutputsStayOpenForBackgroundChildren waits longer than the engine keeps the
 // streams of an exec that has ended.
 func TestC8_OutputsStayOpenForBackgroundChildren(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, box{image: "busybox"})
 	began := time.Now()
 	out, code := finish(t, b.start(t, `(sleep 6; yes | head -c 300000 && touch mark) & echo done`, nil))
@@ -154,6 +156,7 @@ func TestC8_OutputsStayOpenForBackgroundChildren(t *testing.T) {
 
 // TestB7_ValuesAreInNoDescription looks everywhere where the engine would show them.
 func TestB7_ValuesAreInNoDescription(t *testing.T) {
+	t.Parallel()
 	const secret = "secret-4711"
 	b := newBench(t, box{image: "debian"})
 	p := b.start(t, "echo ready; sleep 1000", map[string]string{"TOKEN": secret})
@@ -196,6 +199,7 @@ func TestB7_ValuesAreInNoDescription(t *testing.T) {
 
 // TestTheKeeperMayBeKilled has a command kill all it can.
 func TestTheKeeperMayBeKilled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, box{image: "busybox", user: "1000", rootInit: true})
 	p := b.start(t, "trap '' HUP; for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = $$ ] || kill -9 $p 2>/dev/null; done; echo ready; sleep 3333", nil)
 	if _, err := io.ReadFull(p.Stdout(), make([]byte, 6)); err == nil {
@@ -218,6 +222,7 @@ func TestTheKeeperMayBeKilled(t *testing.T) {
 
 // TestTheEndOfTheContainerIsSaid ends it in the middle of a command.
 func TestTheEndOfTheContainerIsSaid(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, box{image: "busybox"})
 	p := b.start(t, "sleep 1000", nil)
 	err := b.engine.Change(t.Context(), "killing the container", func(ctx context.Context, c *client.Client) error {
@@ -240,6 +245,7 @@ func TestTheEndOfTheContainerIsSaid(t *testing.T) {
 
 // TestF9_TheUsersPermissionsDecide shows that no file operation is root's.
 func TestF9_TheUsersPermissionsDecide(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, box{image: "debian", user: "1000"})
 	b.inside(t, "mkdir -m 755 /root-owned; echo x >/root-owned/secret; chmod 600 /root-owned/secret")
 	if _, err := b.ws.Open(t.Context(), "/root-owned/secret", workspace.ReadOptions{}); !errors.Is(err, fs.ErrPermission) {
@@ -256,6 +262,7 @@ func TestF9_TheUsersPermissionsDecide(t *testing.T) {
 // TestAFloodHoldsUpNoStart starts commands whose first output fills all buffers
 // before their other output is heard of.
 func TestAFloodHoldsUpNoStart(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, box{image: "busybox"})
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -4,10 +4,12 @@ package execpath_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/berth-dev/berth/plugin/sdk"
+	"github.com/berth-dev/berth/plugins/docker/internal/execpath"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -50,6 +52,7 @@ exec yes nonsense
 
 // TestAShellThatFloodsIsRefused replaces the container's, as root there may.
 func TestAShellThatFloodsIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, box{image: "busybox"})
 	script := "cat >/bin/flood <<'END'\n" + flooding + "END\nchmod 755 /bin/flood && mv /bin/flood /bin/sh\n" +
 		"for p in $(grep -l '^/bin/sh' /proc/[0-9]*/cmdline); do p=${p#/proc/}; p=${p%/*}; [ $p = $$ ] || kill -9 $p; done"
@@ -75,5 +78,21 @@ func TestAShellThatFloodsIsRefused(t *testing.T) {
 		t.Errorf("a listing by a shell that floods: error %v", err)
 	} else {
 		t.Log(err)
+	}
+}
+
+// TestAShellThatCannotBeExecutedIsNotMissing opens a container whose shell the engine
+// cannot execute, as at a limit of processes: that may pass, and it is not taken for
+// one that has files only.
+func TestAShellThatCannotBeExecutedIsNotMissing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, box{image: "busybox"})
+	b.inside(t, "chmod 644 /bin/busybox")
+	ws, err := execpath.New(t.Context(), execpath.Config{Engine: b.engine, ContainerID: b.id, WorkingDir: workDir})
+	if !errors.Is(err, workspace.ErrTransient) {
+		t.Errorf("opening it: %v, want ErrTransient", err)
+	}
+	if err == nil {
+		_ = ws.Close()
 	}
 }

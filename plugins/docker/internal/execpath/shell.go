@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+
 	"github.com/berth-dev/berth/plugin/sdk/shellfs"
 	"github.com/berth-dev/berth/plugins/docker/internal/engine"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -116,10 +119,22 @@ func (s *shell) explain(ctx context.Context, err error) error {
 	switch {
 	case waitErr != nil:
 		return fmt.Errorf("starting a shell in the container: %w", waitErr)
-	case code == workspace.ExitNotFound, code == workspace.ExitNotExecutable:
+	case code != workspace.ExitNotFound && code != workspace.ExitNotExecutable:
+	case s.ws.lacksShell(ctx):
 		return errNoShell
+	default: // the engine says so as well where it cannot make a process
+		return fmt.Errorf("starting a shell in the container: the engine could not execute /bin/sh (%d), perhaps at a limit of processes or memory: %w", code, workspace.ErrTransient)
 	}
 	return fmt.Errorf("starting a shell in the container: it ended with %d %s: %w: %w", code, strings.TrimSpace(string(text)), err, workspace.ErrTransient)
+}
+
+// lacksShell looks for a shell without executing anything.
+func (w *Workspace) lacksShell(ctx context.Context) bool {
+	err := w.config.Engine.Query(ctx, "looking for a shell in container "+w.config.ContainerID, func(ctx context.Context, c *client.Client) error {
+		_, err := c.ContainerStatPath(ctx, w.config.ContainerID, "/bin/sh")
+		return err
+	})
+	return errdefs.IsNotFound(err)
 }
 
 // send asks for something.
