@@ -15,7 +15,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestContract is the whole suite in the kinds of container that the provider's own
-// tests, which have the others, do not run without a guest.
+// tests, which have the others, do not run without a guest. One follows the other: the
+// suite measures the memory of this process.
 func TestContract(t *testing.T) {
 	for name, b := range map[string]box{
 		"busybox":                    {image: "busybox"},
@@ -24,7 +25,6 @@ func TestContract(t *testing.T) {
 		"debian on a read-only root": {image: "debian", readOnly: true, tmpfs: map[string]string{"/tmp": "mode=1777"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			h := hosttest.New(t, map[string]hosttest.Registrar{"execpath": plugin(t, b)})
 			report := conformance.Test(t, conformance.Options{Host: h, Provider: "execpath"})
 			if n := report.Count(conformance.Checked); n < 90 {
@@ -36,7 +36,6 @@ func TestContract(t *testing.T) {
 
 // TestFilesWithoutAShell is what archive calls can do.
 func TestFilesWithoutAShell(t *testing.T) {
-	t.Parallel()
 	h := hosttest.New(t, map[string]hosttest.Registrar{"execpath": plugin(t, box{image: "scratch"})})
 	const reason = "no archive call removes anything, and names in one are UTF-8"
 	deviations := []sdk.Deviation{{Rule: "F6", Reason: reason}}
