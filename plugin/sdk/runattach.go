@@ -40,7 +40,7 @@ func (s *server) AttachRun(stream runStream) error {
 		return err
 	}
 	if r == nil {
-		return fmt.Errorf("run %q of workspace %q is over, and its outcome was taken or not kept any longer: %w", attach.GetRunId(), e.id, fs.ErrNotExist)
+		return fmt.Errorf("run %q is over, and its outcome was taken or not kept any longer: %w", attach.GetRunId(), fs.ErrNotExist)
 	}
 	l := newLink(r, stream)
 	if err := r.attach(l, [2]int64{stdout: attach.GetStdoutOffset(), stderr: attach.GetStderrOffset()}); err != nil {

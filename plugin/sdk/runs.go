@@ -84,7 +84,7 @@ func (g *registry) add(id string, r *run) error {
 		return destroyed(id)
 	}
 	if _, ok := set.used[r.id]; ok {
-		return fmt.Errorf("run %s: its id was used before in workspace %s: %w", r.id, id, fs.ErrExist)
+		return fmt.Errorf("run %s: its id was used before in this workspace: %w", r.id, fs.ErrExist)
 	}
 	if err := set.mayBegin(r); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (g *registry) find(id, runID string) (*run, error) {
 			return nil, nil
 		}
 	}
-	return nil, fmt.Errorf("run %q of workspace %q: %w", runID, id, fs.ErrNotExist)
+	return nil, fmt.Errorf("run %q: %w", runID, fs.ErrNotExist)
 }
 
 // destroying ends the runs of a workspace, waits until what they started is
