@@ -68,6 +68,47 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	}
 }
 
+// TestALostSocketIsPutBack has commands that clean up too much, or put something
+// else in its place.
+func TestALostSocketIsPutBack(t *testing.T) {
+	m := startMachine(t, "serve")
+	c := m.connect(t)
+	boot := c.Hello().BootID
+	for _, script := range []string{
+		`rm "$SOCKET"`,
+		`rm -r "$(dirname "$SOCKET")"`,
+		`rm "$SOCKET" && echo mine > "$SOCKET"`,
+		`rm "$SOCKET" && mkdir "$SOCKET" && echo mine > "$SOCKET/file"`,
+	} {
+		if r := shell(t.Context(), c, "SOCKET='"+m.socket+"'; "+script); r.err != nil || r.code != 0 {
+			t.Fatalf("%s: %+v", script, r)
+		}
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			there, err := os.Lstat(m.socket)
+			if err == nil && there.Mode()&os.ModeSocket != 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: not back within a minute: %v, %v", script, there, err)
+			}
+		}
+		again := m.connect(t)
+		if again.Hello().BootID != boot {
+			t.Errorf("%s: another guest serves it", script)
+		}
+		if r := shell(t.Context(), again, "echo x"); r.stdout != "x\n" {
+			t.Errorf("%s: reached again: %+v", script, r)
+		}
+	}
+	if r := shell(t.Context(), c, "echo x"); r.stdout != "x\n" {
+		t.Errorf("over the connection that was there: %+v", r)
+	}
+	m.stop(t)
+	if _, err := os.Lstat(m.socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a guest that ended leaves its socket: %v", err)
+	}
+}
+
 // TestTheWorkingDirectoryIsMade has one that was deleted, and one that cannot be
 // made again: the rest of the workspace must be reached all the same.
 func TestTheWorkingDirectoryIsMade(t *testing.T) {

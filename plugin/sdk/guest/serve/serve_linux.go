@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -91,6 +92,11 @@ func Run(ctx context.Context, config Config) (err error) {
 	guestv1.RegisterGuestServer(server, hello)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(socket) }()
+	keeping, stopKeeping := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { socket.keep(keeping) })
+	defer kept.Wait()
+	defer stopKeeping()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving %s: %w", config.Socket, err)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -29,14 +31,22 @@ const (
 	maxPath = 107
 )
 
+// lookEvery is how often the guest sees whether its socket is in its place: a
+// command that cleans up too much may remove it, and nobody could come again.
+const lookEvery = 2 * time.Second
+
 // socket is the listener. It accepts the guest's own user and root alone, and no
 // more of them than can be served.
 type socket struct {
-	*net.UnixListener // whose Accept is ours
-
+	path   string
 	logger hclog.Logger
 	lock   *os.File // held for as long as the socket is served
 	slots  chan struct{}
+
+	mu     sync.Mutex
+	bound  *net.UnixListener
+	place  os.FileInfo // of the socket that is bound
+	closed bool
 }
 
 // listen makes the socket, in place of one that a killed guest has left.
@@ -51,11 +61,11 @@ func listen(path string, logger hclog.Logger) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	listener, err := bind(path)
-	if err != nil {
+	s := &socket{path: path, logger: logger, lock: lock, slots: make(chan struct{}, maxConnections)}
+	if s.bound, s.place, err = bind(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket %s: %w", path, err), lock.Close())
 	}
-	return &socket{UnixListener: listener, logger: logger, lock: lock, slots: make(chan struct{}, maxConnections)}, nil
+	return s, nil
 }
 
 // folder makes the socket's folder, or checks that nobody else can put another
@@ -100,34 +110,94 @@ func lockFile(path string) (*os.File, error) {
 	return lock, nil
 }
 
-func bind(path string) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing a stale one: %w", err)
+func bind(path string) (*net.UnixListener, os.FileInfo, error) {
+	if err := os.RemoveAll(path); err != nil { // whatever it is: the folder is ours
+		return nil, nil, fmt.Errorf("removing a stale one: %w", err)
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
+		return nil, nil, fmt.Errorf("listening: %w", err)
 	}
-	if err := os.Chmod(path, socketMode); err != nil {
-		return nil, errors.Join(err, listener.Close())
+	err = os.Chmod(path, socketMode)
+	var place os.FileInfo
+	if err == nil {
+		place, err = os.Lstat(path)
 	}
-	return listener, nil
+	if err != nil {
+		return nil, nil, errors.Join(err, listener.Close())
+	}
+	return listener, place, nil
+}
+
+// keep puts the socket back into its place, should it be gone from there, until ctx
+// ends. Connections that are there are not touched.
+func (s *socket) keep(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.putBack(); err != nil {
+			s.logger.Warn("putting the socket back into its place", "error", err)
+		}
+	}
+}
+
+func (s *socket) putBack() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if there, err := os.Lstat(s.path); s.closed || err == nil && os.SameFile(there, s.place) {
+		return nil
+	}
+	if err := folder(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	bound, place, err := bind(s.path)
+	if err != nil {
+		return err
+	}
+	old := s.bound
+	s.bound, s.place = bound, place
+	old.SetUnlinkOnClose(false) // by its path, which is the new one's
+	s.logger.Warn("the socket was removed, or another put in its place: it is back")
+	return old.Close() // wakes Accept
+}
+
+func (s *socket) listener() (_ *net.UnixListener, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bound, s.closed
 }
 
 // close removes the socket and gives up the lock, in this order.
-func (s *socket) close() error {
-	err := s.Close()
-	if errors.Is(err, net.ErrClosed) { // the server has done it
-		err = nil
+func (s *socket) close() error { return errors.Join(s.Close(), s.lock.Close()) }
+
+// Close removes the socket. It may be called again.
+func (s *socket) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
 	}
-	return errors.Join(err, s.lock.Close())
+	s.closed = true
+	return s.bound.Close()
 }
+
+// Addr is the socket's path.
+func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 // Accept returns the next connection that is to be served.
 func (s *socket) Accept() (net.Conn, error) {
 	for {
-		c, err := s.AcceptUnix()
+		listener, _ := s.listener()
+		c, err := listener.AcceptUnix()
 		if err != nil {
+			if current, closed := s.listener(); current != listener && !closed {
+				continue // it was put back
+			}
 			return nil, err
 		}
 		uid, err := peer(c)
