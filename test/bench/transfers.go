@@ -13,6 +13,7 @@ import (
 	"github.com/berth-dev/berth/plugin/sdk"
 	"github.com/berth-dev/berth/plugin/sdk/posix"
 	"github.com/berth-dev/berth/shared/workspace"
+	"github.com/berth-dev/berth/test/bench/internal/proc"
 )
 
 // transfers writes and reads files of two sizes through both providers, against
@@ -56,7 +57,7 @@ func (b *bench) transfer(ctx context.Context, provider string, ws workspace.Work
 	}{{"write", write}, {"read", read}} {
 		pid := b.pid(provider)
 		debug.FreeOSMemory()
-		idleHost, idlePlugin := memory(os.Getpid(), "VmRSS"), memory(pid, "VmRSS")
+		idleHost, idlePlugin := proc.Memory(os.Getpid(), "VmRSS"), proc.Memory(pid, "VmRSS")
 		if err := resetPeak(os.Getpid()); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (b *bench) transfer(ctx context.Context, provider string, ws workspace.Work
 		if err != nil {
 			return err
 		}
-		peakHost, peakPlugin := memory(os.Getpid(), "VmHWM"), memory(pid, "VmHWM")
+		peakHost, peakPlugin := proc.Memory(os.Getpid(), "VmHWM"), proc.Memory(pid, "VmHWM")
 		spent = cpuTime(pid) - spent
 		base, err := measure(rounds, plain(func() error {
 			return way.work(ctx, direct, direct.(interface{ WorkingDir() string }).WorkingDir()+"/bench.bin", size)

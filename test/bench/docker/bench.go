@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/shared/workspace"
+	"github.com/berth-dev/berth/test/bench/internal/proc"
 )
 
 const provider = "docker"
@@ -174,11 +175,11 @@ func (b *bench) report(ctx context.Context) error {
 	}
 	var guest int64
 	for _, pid := range guests {
-		guest += memory(pid, "RssAnon")
+		guest += proc.Memory(pid, "RssAnon")
 	}
 	plugin := pluginPID(b.host)
 	fmt.Printf("\npeak memory: host %d MiB (with the %d MiB that it writes), plugin %d MiB; all processes of the guest hold %d MiB of their own now\n",
-		memory(os.Getpid(), "VmHWM")>>20, largest>>20, memory(plugin, "VmHWM")>>20, guest>>20)
+		proc.Memory(os.Getpid(), "VmHWM")>>20, largest>>20, proc.Memory(plugin, "VmHWM")>>20, guest>>20)
 	return nil
 }
 
@@ -215,19 +216,4 @@ func (b *bench) guestPIDs(ctx context.Context, words ...string) ([]int, error) {
 		pids = append(pids, pid)
 	}
 	return pids, nil
-}
-
-// memory reads a size from /proc/PID/status, in bytes.
-func memory(pid int, key string) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, key+":"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
 }
