@@ -30,6 +30,9 @@ type app struct {
 	// the command line.
 	began  bool
 	host   *host.Host
+	// unasked says that nobody has written down the host's providers: they are the
+	// plugins that were found.
+	unasked bool
 	status *statusLine // nil where nobody would see it
 }
 
@@ -63,6 +66,9 @@ func (a *app) endWith(ctx context.Context) {
 // configFileName is what a configuration is called where none is named.
 const configFileName = "berth.yaml"
 
+// defaultSource is what is told in place of its file's name where there is none.
+const defaultSource = "built-in default"
+
 // findConfig returns the configuration's file, empty for the built-in default.
 func (a *app) findConfig() (string, error) {
 	if a.configFile != "" {
@@ -92,7 +98,7 @@ func (a *app) loadConfig() (config host.Config, source string, err error) {
 	}
 	if file == "" {
 		config, err = host.DefaultConfig()
-		return config, "built-in default", err
+		return config, defaultSource, err
 	}
 	config, err = await(a.ended, 0, func() (host.Config, error) { return host.LoadConfig(file) }) // which may be a FIFO
 	return config, file, err
@@ -113,6 +119,7 @@ func (a *app) openHost() (*host.Host, error) {
 		})
 		config.Logger.Debug("configuration", "source", source)
 	}
+	a.unasked = source == defaultSource
 	a.host, err = host.New(config)
 	return a.host, err
 }

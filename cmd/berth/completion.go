@@ -163,7 +163,8 @@ func (a *app) refs(ctx context.Context, prefix string) []workspace.Ref {
 	if provider, _, ok := strings.Cut(prefix, "/"); ok {
 		providers = []string{provider}
 	}
-	infos, _ := list(ctx, h, providers, workspace.ListOptions{}) // what others cannot tell
+	a.unasked = false                                              // nobody reads here what is left out
+	infos, _ := a.list(ctx, h, providers, workspace.ListOptions{}) // what others cannot tell
 	var refs []workspace.Ref
 	for _, info := range infos {
 		if strings.HasPrefix(info.Ref.String(), prefix) {

@@ -17,8 +17,9 @@ import (
 
 // list asks the named providers, or all of them, what they made, all at once.
 // What one of them cannot tell is an error beside what the others tell. One
-// that has no listing is passed over, unless it was named.
-func list(ctx context.Context, h *host.Host, providers []string, opts workspace.ListOptions) ([]workspace.Info, error) {
+// that has no listing is passed over, unless it was named; so is, with a word, one
+// that nobody has configured and whose service is not there.
+func (a *app) list(ctx context.Context, h *host.Host, providers []string, opts workspace.ListOptions) ([]workspace.Info, error) {
 	named := len(providers) > 0
 	if !named {
 		for _, status := range h.Providers() {
@@ -31,9 +32,6 @@ func list(ctx context.Context, h *host.Host, providers []string, opts workspace.
 	for i, provider := range providers {
 		wg.Go(func() {
 			for info, err := range h.List(ctx, provider, opts) {
-				if errors.Is(err, errors.ErrUnsupported) && !named {
-					return
-				}
 				if err != nil {
 					errs[i] = err
 					return
@@ -43,6 +41,14 @@ func list(ctx context.Context, h *host.Host, providers []string, opts workspace.
 		})
 	}
 	wg.Wait()
+	for i, err := range errs {
+		if named || err == nil || !a.leftOut(err) {
+			continue
+		}
+		if errs[i] = nil; !errors.Is(err, errors.ErrUnsupported) {
+			a.say("left out: %v", err)
+		}
+	}
 	all := slices.Concat(found...)
 	slices.SortFunc(all, func(a, b workspace.Info) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	return all, errors.Join(errs...)
@@ -114,4 +120,12 @@ func age(created, now time.Time) string {
 	default:
 		return fmt.Sprintf("%dd", d/day)
 	}
+}
+
+// leftOut says whether the error of a provider that was not named is no fault of the
+// whole: it has no such call, or it is only there because its plugin was found, and
+// its service cannot be used here.
+func (a *app) leftOut(err error) bool {
+	unusable := errors.Is(err, workspace.ErrTransient) || errors.Is(err, workspace.ErrInvalid)
+	return errors.Is(err, errors.ErrUnsupported) || a.unasked && unusable
 }

@@ -51,7 +51,7 @@ func (a *app) prune(ctx context.Context, providers []string, opts workspace.List
 	if err != nil {
 		return err
 	}
-	infos, listErr := list(ctx, h, providers, opts)
+	infos, listErr := a.list(ctx, h, providers, opts)
 	errs := []error{listErr}
 	var destroyed []workspace.Info
 	for _, info := range infos {
@@ -75,7 +75,8 @@ func (a *app) prune(ctx context.Context, providers []string, opts workspace.List
 
 // sweep has each provider remove what it keeps beside its workspaces.
 func (a *app) sweep(ctx context.Context, h *host.Host, providers []string, opts workspace.SweepOptions) error {
-	if len(providers) == 0 {
+	named := len(providers) > 0
+	if !named {
 		for _, status := range h.Providers() {
 			providers = append(providers, status.Name)
 		}
@@ -87,7 +88,9 @@ func (a *app) sweep(ctx context.Context, h *host.Host, providers []string, opts 
 	var errs []error
 	for _, provider := range providers {
 		leftovers, err := h.Sweep(ctx, provider, opts)
-		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		switch {
+		case err == nil, !named && a.leftOut(err), errors.Is(err, errors.ErrUnsupported): // list has told it
+		default:
 			errs = append(errs, err)
 		}
 		for _, l := range leftovers {

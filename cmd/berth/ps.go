@@ -65,6 +65,6 @@ func (a *app) ps(ctx context.Context, providers []string, opts workspace.ListOpt
 	if err != nil {
 		return err
 	}
-	infos, err := list(ctx, h, providers, opts)
+	infos, err := a.list(ctx, h, providers, opts)
 	return errors.Join(err, display.List(a.stdout, format, workspaceHeading, workspaceRows(infos, time.Now())))
 }

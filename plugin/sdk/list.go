@@ -28,7 +28,7 @@ func (s *server) List(req *berthv1.ListRequest, stream grpc.ServerStreamingServe
 	}
 	for info, err := range lister.List(stream.Context(), opts) {
 		if err != nil {
-			return fmt.Errorf("list: %w", err)
+			return err
 		}
 		if !matches(info, opts, time.Now()) {
 			continue

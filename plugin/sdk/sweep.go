@@ -28,7 +28,7 @@ func (s *server) Sweep(ctx context.Context, req *berthv1.SweepRequest) (*berthv1
 		if len(removed) > 0 {
 			err = fmt.Errorf("%w (%d others were removed)", err, len(removed))
 		}
-		return nil, fmt.Errorf("sweep: %w", err)
+		return nil, err
 	}
 	answer := &berthv1.SweepResponse{}
 	for _, l := range removed {
