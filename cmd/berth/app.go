@@ -28,12 +28,12 @@ type app struct {
 
 	// began is set when a command's own work begins: an error before that is in
 	// the command line.
-	began  bool
-	host   *host.Host
+	began bool
+	host  *host.Host
 	// unasked says that nobody has written down the host's providers: they are the
 	// plugins that were found.
 	unasked bool
-	status *statusLine // nil where nobody would see it
+	status  *statusLine // nil where nobody would see it
 }
 
 func newApp(stdin, stdout, stderr *os.File) *app {
