@@ -1,5 +1,5 @@
 // Package conformance is the workspace contract as a test suite for any
-// provider. It checks every rule about the life of workspaces (L), commands (C)
+// provider. It checks every rule about the life of workspaces (L), commands (C),
 // and files (F) that the provider's features allow, and of the boundary (B) that
 // commands outlive the plugin where the provider says so, one subtest a promise,
 // named for its rule:

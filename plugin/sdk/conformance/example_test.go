@@ -32,5 +32,5 @@ func ExampleTest() {
 	_ = contract // go test runs it as TestContract
 
 	fmt.Println(strings.Join(conformance.Rules(), " "))
-	// Output: L1 L2 L3 L4 L5 L6 L7 L8 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 F1 F2 F3 F4 F5 F6 F7 F8 F9 F10
+	// Output: L1 L2 L3 L4 L5 L6 L7 L8 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 F1 F2 F3 F4 F5 F6 F7 F8 F9 F10 B3
 }
