@@ -123,7 +123,9 @@ func (e *Engine) start(key string) (string, error) {
 		})
 	})
 	for deadline := time.Now().Add(guestWait); ; time.Sleep(guestPoll) {
-		if _, err := os.Stat(g.socket); err == nil {
+		// That it is there does not say that it listens yet.
+		if conn, err := net.Dial("unix", g.socket); err == nil {
+			_ = conn.Close()
 			e.guests[key] = g
 			return g.socket, nil
 		}
