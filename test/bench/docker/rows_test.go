@@ -39,29 +39,36 @@ func TestEveryRowGoesThroughPluginAndGuest(t *testing.T) {
 	})
 	for _, r := range rows() {
 		t.Run(r.name, func(t *testing.T) {
-			wait(t, b, r, "the plugin", func(work round) int { return pluginPID(cmp.Or(work.host, b.host)) })
+			wait(t, b, r, "the plugin", func(work round) []int { return []int{pluginPID(cmp.Or(work.host, b.host))} })
 			if r.newGuest {
 				return // it cannot be stopped before it is there
 			}
-			serving, err := b.guestPIDs(t.Context(), "berth-guest", " serve ")
-			if err != nil || len(serving) != 1 {
-				t.Fatalf("processes of the guest: %v, %v", serving, err)
+			// Its init first, which would have the server go on.
+			var guest []int
+			for _, role := range []string{" init ", " serve "} {
+				one, err := b.guestPIDs(t.Context(), "berth-guest", role)
+				if err != nil || len(one) != 1 {
+					t.Fatalf("processes of the guest's%s: %v, %v", role, one, err)
+				}
+				guest = append(guest, one...)
 			}
-			wait(t, b, r, "the guest", func(round) int { return serving[0] })
+			wait(t, b, r, "the guest", func(round) []int { return guest })
 		})
 	}
 }
 
-// wait does one round of a row while a process is stopped.
-func wait(t *testing.T, b *bench, r row, name string, process func(round) int) {
+// wait does one round of a row while processes are stopped.
+func wait(t *testing.T, b *bench, r row, name string, processes func(round) []int) {
 	t.Helper()
 	work, err := r.ours(t.Context(), b, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := process(work)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+	pids := processes(work)
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
 	}
 	done := make(chan error, 1)
 	go func() { done <- work.do() }()
@@ -71,7 +78,9 @@ func wait(t *testing.T, b *bench, r row, name string, process func(round) int) {
 		done <- err
 	case <-time.After(held):
 	}
-	err = syscall.Kill(pid, syscall.SIGCONT)
+	for _, pid := range pids {
+		err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT))
+	}
 	select {
 	case ended := <-done:
 		err = errors.Join(err, ended)
