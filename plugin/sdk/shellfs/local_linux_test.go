@@ -33,7 +33,12 @@ func shells(t *testing.T) map[string]local {
 	}
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		t.Fatal("install busybox-static: it is what small images have for a shell and tools")
+		const absent = "no busybox here (Debian's package busybox-static), which small images have for a shell and tools"
+		if os.Getenv("CI") != "" {
+			t.Fatal(absent)
+		}
+		t.Log(absent)
+		return all
 	}
 	tools := t.TempDir()
 	if err := os.Chmod(filepath.Dir(tools), 0o755); err != nil {
