@@ -53,7 +53,7 @@ func (c *conn) alive() bool {
 	alive := false
 	_ = c.raw.Control(func(fd uintptr) {
 		poll := []unix.PollFd{{Fd: int32(fd)}} //nolint:gosec // a descriptor
-		_, err := unix.Poll(poll, 0)
+		_, err := pollNow(poll)
 		alive = err == nil && poll[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) == 0
 	})
 	return alive

@@ -153,8 +153,17 @@ func takePipe(fd int) (data []byte, held bool) {
 // pipeHeld reports whether anybody can still write to a pipe.
 func pipeHeld(fd int) bool {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
-	n, err := unix.Poll(poll, 0)
+	n, err := pollNow(poll)
 	return err != nil || n == 0 || poll[0].Revents&unix.POLLIN != 0
+}
+
+// pollNow tells what there is without waiting: a signal may interrupt that too.
+func pollNow(list []unix.PollFd) (n int, err error) {
+	for {
+		if n, err = unix.Poll(list, 0); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // discard gives up whatever has not been read.
