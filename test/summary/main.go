@@ -1,5 +1,6 @@
-// Command summary reads what `go test -json` wrote, one file a run, and ends
-// with one line, N passed, N failed, N skipped. It fails if a test failed, if
+// Command summary reads what `go test -json` wrote, one file a run, names what
+// failed and what was skipped and why, and ends with one line, N passed, N
+// failed, N skipped. It fails if a test failed, if
 // none ran, or if one was skipped in every run in which it appeared: a test that
 // is skipped both as root and as an unprivileged user checks nothing.
 package main
@@ -24,10 +25,10 @@ type event struct {
 }
 
 // tally counts the outcomes of one test over all runs, and keeps what it printed
-// in those in which it failed.
+// in those in which it failed or was skipped.
 type tally struct {
 	passed, failed, skipped int
-	output, failures        strings.Builder
+	output, failures, skips strings.Builder
 }
 
 func main() {
@@ -81,6 +82,7 @@ func read(file string, tests map[string]*tally) error {
 			t.output.Reset()
 		case e.Action == "skip":
 			t.skipped++
+			t.skips.WriteString(t.output.String())
 			t.output.Reset()
 		}
 	}
@@ -89,7 +91,7 @@ func read(file string, tests map[string]*tally) error {
 
 func report(tests map[string]*tally) bool {
 	var passed, failures, skipped int
-	var failed, unchecked []string
+	var failed, elsewhere, unchecked []string
 	for name, t := range tests {
 		passed += t.passed
 		failures += t.failed
@@ -97,17 +99,25 @@ func report(tests map[string]*tally) bool {
 		if t.failed > 0 {
 			failed = append(failed, name)
 		}
-		if t.skipped > 0 && t.passed+t.failed == 0 {
+		switch {
+		case t.skipped == 0:
+		case t.passed+t.failed == 0:
 			unchecked = append(unchecked, name)
+		default:
+			elsewhere = append(elsewhere, name)
 		}
 	}
 	slices.Sort(failed)
+	slices.Sort(elsewhere)
 	slices.Sort(unchecked)
 	for _, name := range failed {
 		fmt.Printf("failed: %s\n%s\n", name, tests[name].failures.String())
 	}
+	for _, name := range elsewhere {
+		fmt.Printf("skipped in %d of %d runs: %s\n%s\n", tests[name].skipped, tests[name].skipped+tests[name].passed+tests[name].failed, name, tests[name].skips.String())
+	}
 	for _, name := range unchecked {
-		fmt.Println("skipped in every run:", name)
+		fmt.Printf("skipped in every run: %s\n%s\n", name, tests[name].skips.String())
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, failures+len(unchecked), skipped)
 	return passed > 0 && len(failed) == 0 && len(unchecked) == 0
