@@ -4,8 +4,12 @@ package docker_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +27,7 @@ type bed struct {
 	engine   *client.Client
 	provider string
 	config   map[string]any
+	plugins  string // the folder of its plugin
 	host     *host.Host
 }
 
@@ -31,9 +36,34 @@ func newBed(t testing.TB, image string, extra map[string]any) *bed {
 	t.Helper()
 	config := map[string]any{"image": enginetest.Image(t, image), "network_mode": "none"}
 	maps.Copy(config, extra)
-	b := &bed{provider: enginetest.Unique(t), engine: enginetest.Client(t), config: config}
+	b := &bed{provider: enginetest.Unique(t), engine: enginetest.Client(t), config: config, plugins: bin}
 	b.host = b.newHost(t, nil)
 	return b
+}
+
+// newBedBehind makes a bed whose plugins find the engine at an address of their own,
+// which t.Setenv would give to all tests, and have them wait for each other.
+func newBedBehind(t testing.TB, address, image string, extra map[string]any) *bed {
+	t.Helper()
+	config := map[string]any{"image": enginetest.Image(t, image), "network_mode": "none", "guest_dir": bin}
+	maps.Copy(config, extra)
+	b := &bed{provider: enginetest.Unique(t), engine: enginetest.Client(t), config: config, plugins: pluginWith(t, "DOCKER_HOST="+address)}
+	b.host = b.newHost(t, nil)
+	return b
+}
+
+// pluginWith is a folder with a plugin that has a variable besides those of its host.
+func pluginWith(t testing.TB, variable string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	// A shell writes it: this process may be starting others that would have its
+	// file open for a moment, and a program that is open for writing cannot be run.
+	write := exec.CommandContext(t.Context(), "sh", "-c", `cat >"$0" && chmod 755 "$0"`, filepath.Join(dir, pluginName))
+	write.Stdin = strings.NewReader(fmt.Sprintf("#!/bin/sh\nexec env '%s' '%s' \"$@\"\n", variable, filepath.Join(bin, pluginName)))
+	if text, err := write.CombinedOutput(); err != nil {
+		t.Fatalf("write the plugin's script: %v\n%s", err, text)
+	}
+	return dir
 }
 
 // newHost is another host of the bed's provider, with some keys changed.
@@ -41,15 +71,10 @@ func (b *bed) newHost(t testing.TB, changed map[string]any) *host.Host {
 	t.Helper()
 	config := maps.Clone(b.config)
 	maps.Copy(config, changed)
-	return newHost(t, b.provider, config)
-}
-
-func newHost(t testing.TB, provider string, config map[string]any) *host.Host {
-	t.Helper()
-	conventional := true
+	conventional := b.plugins == bin
 	h, err := host.New(host.Config{
-		PluginDirs: []string{bin},
-		Providers:  map[string]host.Provider{provider: {Plugin: "docker", Config: config, ConventionalEnv: &conventional}},
+		PluginDirs: []string{b.plugins},
+		Providers:  map[string]host.Provider{b.provider: {Plugin: "docker", Config: config, ConventionalEnv: &conventional}},
 		Logger:     logger(t),
 	})
 	if err != nil {
@@ -79,6 +104,20 @@ func (b *bed) open(t testing.TB, options ...workspace.Option) workspace.Workspac
 		t.Fatal(err)
 	}
 	if _, err := ws.WorkingDir(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ws
+}
+
+// attach makes a handle of the bed's own host from a ref's text.
+func (b *bed) attach(t testing.TB, text string) workspace.Workspace {
+	t.Helper()
+	r, err := workspace.ParseRef(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws, err := b.host.Attach(r)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return ws

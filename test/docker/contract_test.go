@@ -27,9 +27,14 @@ func (b *bed) options(t *testing.T) conformance.Options {
 	// where it would be pulled from.
 	named := "127.0.0.1:9/" + b.provider + ":suite"
 	tag := func(t testing.TB) {
-		if err := b.engine.ImageTag(t.Context(), base, named); err != nil {
-			t.Fatal(err)
-		}
+		// Podman loses one of two names that an image is given at once.
+		eventually(t, "the image has the name", func() bool {
+			if err := b.engine.ImageTag(t.Context(), base, named); err != nil {
+				t.Fatal(err)
+			}
+			_, err := b.engine.ImageInspect(t.Context(), named)
+			return err == nil
+		})
 	}
 	tag(t)
 	t.Cleanup(func() { // the name alone, before what carries it is swept
@@ -97,11 +102,13 @@ func (b *bed) options(t *testing.T) conformance.Options {
 	}
 }
 
+// pidsLimit is for the suite's storm, of 400 Go programs, each of several threads.
+const pidsLimit = 4096
+
 // contract runs the whole suite.
 func contract(t *testing.T, image string, extra map[string]any, change ...func(*conformance.Options)) {
 	t.Helper()
-	// The suite's storm is 400 Go programs, each of several threads.
-	config := map[string]any{"pids_limit": 4096}
+	config := map[string]any{"pids_limit": pidsLimit}
 	maps.Copy(config, extra)
 	b := newBed(t, image, config)
 	opts := b.options(t)
@@ -117,11 +124,12 @@ func scratch(o *conformance.Options) { o.ProbePath = "/probe" }
 // The guest as the container's init, in each image, as root and as another user.
 
 func TestContract_Init(t *testing.T) {
+	t.Parallel()
 	engine := newProxy(t)
-	t.Setenv("DOCKER_HOST", engine.address())
-	contract(t, "debian", nil, func(o *conformance.Options) {
-		o.SlowCreates = func(t testing.TB, d time.Duration) { engine.slow(t, d) }
-	})
+	b := newBedBehind(t, engine.address(), "debian", map[string]any{"pids_limit": pidsLimit})
+	opts := b.options(t)
+	opts.SlowCreates = func(t testing.TB, d time.Duration) { engine.slow(t, d) }
+	conformance.Test(t, opts)
 }
 
 func TestContract_InitBusyboxAsUser(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 )
 
 func TestEngine_ThatIsAwayIsTransientAndComesBack(t *testing.T) {
+	t.Parallel()
 	engine := newProxy(t)
-	t.Setenv("DOCKER_HOST", engine.address())
-	b := newBed(t, "busybox", nil)
+	b := newBedBehind(t, engine.address(), "busybox", nil)
 	ws := b.open(t)
 	output(t, ws, "echo here >f")
 	p, err := ws.Start(t.Context(), workspace.Command{Script: "echo ready; sleep 600"})
@@ -51,9 +51,9 @@ func TestEngine_ThatIsAwayIsTransientAndComesBack(t *testing.T) {
 const callTimeout = 30 * time.Second
 
 func TestEngine_ThatNeverAnswersIsTransientInTime(t *testing.T) {
+	t.Parallel()
 	engine := newProxy(t)
-	t.Setenv("DOCKER_HOST", engine.address())
-	b := newBed(t, "busybox", nil)
+	b := newBedBehind(t, engine.address(), "busybox", nil)
 	b.open(t)
 	engine.wedge(true)
 	defer engine.wedge(false)

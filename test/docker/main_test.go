@@ -15,8 +15,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// bin is the folder with the plugin and its guests, as `make build` leaves it.
+// bin is the folder with berth, the plugin and its guests, as `make build` leaves it.
 var bin string
+
+// pluginName is that of the plugin in it.
+const pluginName = "berth-provider-docker"
 
 // envBin names a folder with binaries that are built already.
 const envBin = "BERTH_TEST_BIN"
@@ -45,10 +48,11 @@ func run(m *testing.M) (status int) {
 	return status
 }
 
-// build makes the plugin, and the guest for this machine's processor.
+// build makes berth, the plugin, and the guest for this machine's processor.
 func build(dir string) error {
 	for name, source := range map[string]string{
-		"berth-provider-docker":               "cmd/berth-provider-docker",
+		"berth":                               "cmd/berth",
+		pluginName:                            "cmd/berth-provider-docker",
 		"berth-guest-linux-" + runtime.GOARCH: "cmd/berth-guest",
 	} {
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(dir, name), "./"+source)
