@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// isJSON says whether a body of that content type is read as JSON. None is taken
+// for it, as by the service whose wire this is.
+func isJSON(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == jsonType || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
+}
+
+// syntaxError is a body that is not JSON. Its text is its offset and what is wrong
+// there, in which it survives the validation.
+type syntaxError struct {
+	offset int64
+	reason string
+}
+
+func (e *syntaxError) Error() string { return strconv.FormatInt(e.offset, 10) + ": " + e.reason }
+
+// unmarshal reads JSON without ever reading something else than what was sent. The
+// standard library replaces what is not Unicode with U+FFFD, and a path with that
+// is another path; and it takes "Path" for "path", so that of two such keys the
+// one that was validated need not be the one that is used.
+func unmarshal(data []byte, value any) error {
+	if offset := invalidText(data); offset >= 0 {
+		return &syntaxError{int64(offset), "is not UTF-8, or half of a surrogate pair"}
+	}
+	if err := json.Unmarshal(data, value); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return &syntaxError{syntax.Offset, syntax.Error()}
+		}
+		return err
+	}
+	if any, ok := value.(*any); ok {
+		return distinctKeys(*any)
+	}
+	return nil
+}
+
+// distinctKeys refuses an object with two keys that differ in nothing but case.
+func distinctKeys(value any) error {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil
+	}
+	seen := make(map[string]bool, len(object))
+	for key := range object {
+		folded := strings.ToLower(strings.ToUpper(key)) // both, for the Kelvin sign and the long s
+		if seen[folded] {
+			return &syntaxError{0, fmt.Sprintf("the key %.64q is there twice, in different case", key)}
+		}
+		seen[folded] = true
+	}
+	return nil
+}
+
+// invalidText is the offset of a byte that is not UTF-8, or of an escape that is
+// half of a surrogate pair; -1 without one.
+func invalidText(data []byte) int {
+	if !utf8.Valid(data) {
+		for i := 0; i < len(data); {
+			r, size := utf8.DecodeRune(data[i:])
+			if r == utf8.RuneError && size == 1 {
+				return i
+			}
+			i += size
+		}
+	}
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		switch kind := surrogate(data[i:]); kind {
+		case notSurrogate:
+			i++ // what is escaped
+		case highSurrogate:
+			if surrogate(data[min(i+escapeLength, len(data)):]) != lowSurrogate {
+				return i
+			}
+			i += 2*escapeLength - 1
+		case lowSurrogate:
+			return i
+		}
+	}
+	return -1
+}
+
+// escapeLength is that of \uXXXX.
+const escapeLength = 6
+
+// What an escape is, of those that go in pairs.
+const (
+	notSurrogate = iota
+	highSurrogate
+	lowSurrogate
+)
+
+// surrogate says what an escape is that the text may begin with.
+func surrogate(data []byte) int {
+	if len(data) < escapeLength || data[0] != '\\' || data[1] != 'u' {
+		return notSurrogate
+	}
+	code, err := strconv.ParseUint(string(data[2:escapeLength]), 16, 16)
+	switch {
+	case err != nil || code < 0xD800 || code > 0xDFFF:
+		return notSurrogate
+	case code < 0xDC00:
+		return highSurrogate
+	}
+	return lowSurrogate
+}
