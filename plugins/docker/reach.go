@@ -44,6 +44,9 @@ func (p *provider) reach(ctx context.Context, r *room, c container.InspectRespon
 		}
 		p.logger.Warn("no guest in a container: every command costs an exec of the engine", "container", r.name, "reason", reason)
 		r.record.Guest, r.record.Reason = guestOff, reason
+		if who, err := p.identifyIn(ctx, c, firstOf(r.record.User, c.Config.User)); err == nil {
+			r.record.UID, r.record.GID = who.uid, who.gid // else what it makes is root's, as all of it may be
+		}
 	}
 	return p.reachExec(ctx, r, c)
 }
@@ -118,7 +121,7 @@ func (p *provider) reachExec(ctx context.Context, r *room, c container.InspectRe
 	}
 	ws, err := execpath.New(ctx, execpath.Config{
 		Engine: p.engine, ContainerID: r.container, ID: r.id, Incarnation: r.incarnation,
-		WorkingDir: dir, User: r.record.User,
+		WorkingDir: dir, User: r.record.User, UID: r.record.UID, GID: r.record.GID,
 		Available: func(ctx context.Context) error {
 			gone, err := p.settled(ctx, r)
 			return errors.Join(gone, err)

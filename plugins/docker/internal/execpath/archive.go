@@ -8,11 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -22,26 +21,22 @@ import (
 )
 
 // archive is the files of a container without a shell, by the engine's archive
-// calls. They act as root and do not see what lies in memory (a tmpfs), names must
-// be UTF-8, nothing can be removed, and a directory is listed by reading all that is
-// below it.
+// calls: it sends files and whole directories as tar archives, and unpacks those that
+// it gets. What that costs: a directory is listed by reading past all that is below
+// it, and a file at an offset by reading past what is before. What it cannot do is in
+// [Deviations].
 type archive struct {
 	w        *Workspace
-	uid, gid int // whose new files are, as far as a number was configured
+	uid, gid int // whose new files are
+	mounts   mounts
 }
 
-// newArchive reads the numbers of a user, as in 1000:1000. A name is root's here:
-// only a program in the container could look it up.
-func newArchive(w *Workspace) *archive {
-	a := &archive{w: w}
-	user, group, _ := strings.Cut(w.config.User, ":")
-	if uid, err := strconv.Atoi(user); err == nil {
-		a.uid = uid
+func newArchive(ctx context.Context, w *Workspace) (*archive, error) {
+	state, err := w.inspect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if gid, err := strconv.Atoi(group); err == nil {
-		a.gid = gid
-	}
-	return a
+	return &archive{w: w, uid: w.config.UID, gid: w.config.GID, mounts: mountsOf(state)}, nil
 }
 
 // Announce tells that no more is there than methods show.
@@ -50,6 +45,37 @@ func (a *archive) Announce() []workspace.Feature { return nil }
 // Withhold tells what archive calls cannot do.
 func (a *archive) Withhold() []workspace.Feature {
 	return []workspace.Feature{workspace.FeatureRename, workspace.FeatureSymlink, workspace.FeatureChmod, workspace.FeatureChtimes}
+}
+
+// errWithoutShell says what there would have to be for more.
+var errWithoutShell = fmt.Errorf("the container has neither a guest nor a /bin/sh, so that files can be read, written, listed and removed and no more: "+
+	"let the guest run in it, which needs a root or a tmpfs that it can be put into, or take an image with a shell: %w", errors.ErrUnsupported)
+
+func unsupported(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: errWithoutShell}
+}
+
+// Rename is not possible.
+func (a *archive) Rename(_ context.Context, from, _ string) error { return unsupported("rename", from) }
+
+// Symlink is not possible without the risk of replacing what another has just made.
+func (a *archive) Symlink(_ context.Context, _, name string) error {
+	return unsupported("symlink", name)
+}
+
+// Readlink is not possible without the other: a feature is both.
+func (a *archive) Readlink(_ context.Context, name string) (string, error) {
+	return "", unsupported("readlink", name)
+}
+
+// Chmod is not possible.
+func (a *archive) Chmod(_ context.Context, name string, _ fs.FileMode) error {
+	return unsupported("chmod", name)
+}
+
+// Chtimes is not possible.
+func (a *archive) Chtimes(_ context.Context, name string, _ time.Time) error {
+	return unsupported("chtimes", name)
 }
 
 func (a *archive) path(name string) string {
@@ -67,19 +93,45 @@ func (a *archive) explain(ctx context.Context, op, name string, err error) error
 	if gone := a.w.available(ctx); gone != nil {
 		return gone
 	}
-	switch text := err.Error(); {
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &number):
+		err = number
 	case errdefs.IsNotFound(err):
 		err = fs.ErrNotExist
-	case strings.Contains(text, "not a directory"):
-		err = syscall.ENOTDIR
-	case strings.Contains(text, "too many levels of symbolic links"), strings.Contains(text, "too many links"):
-		err = syscall.ELOOP
-	case strings.Contains(text, "file name too long"):
-		err = syscall.ENAMETOOLONG
-	case strings.Contains(text, "read-only"):
-		err = syscall.EROFS
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// faults are the ends of what the engine says of a path.
+var faults = map[string]syscall.Errno{
+	"not a directory":                      syscall.ENOTDIR,
+	"is a directory":                       syscall.EISDIR,
+	"too many levels of symbolic links":    syscall.ELOOP,
+	"too many links":                       syscall.ELOOP,
+	"file name too long":                   syscall.ENAMETOOLONG,
+	"read-only file system":                syscall.EROFS,
+	"container rootfs is marked read-only": syscall.EROFS,
+	"mounted volume is marked read-only":   syscall.EROFS,
+	"no space left on device":              syscall.ENOSPC,
+	"disk quota exceeded":                  syscall.EDQUOT,
+	"device or resource busy":              syscall.EBUSY,
+	"operation not permitted":              syscall.EPERM,
+	"permission denied":                    syscall.EACCES,
+}
+
+// fault adds to an error of the engine what it says of a path.
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.TrimSpace(err.Error())
+	for end, number := range faults {
+		if strings.HasSuffix(text, end) {
+			return fmt.Errorf("%w (%w)", err, number)
+		}
+	}
+	return err
 }
 
 // head is what one element of a path is. All before it must be without links.
@@ -110,279 +162,149 @@ func (a *archive) reason(ctx context.Context, abs string, err error) error {
 	return err
 }
 
-// get begins an archive of a path.
-func (a *archive) get(ctx context.Context, abs string) (io.ReadCloser, *tar.Reader, *tar.Header, error) {
-	// The body outlives the call: the context is the caller's, not one call's.
-	body, _, err := a.w.config.Engine.Client().CopyFromContainer(ctx, a.w.config.ContainerID, abs)
+// silence is how long the engine may send nothing of an archive, or take nothing: it
+// waits for a disk.
+const silence = 2 * time.Minute
+
+var errSilent = fmt.Errorf("the engine has been silent for %v: %w", silence, workspace.ErrTransient)
+
+// download is an archive that the engine sends. It ends with the context that it was
+// asked for with.
+type download struct {
+	*tar.Reader
+	a     *archive
+	ctx   context.Context // the caller's
+	limit context.Context // the same, which ends also with a silence
+	end   context.CancelCauseFunc
+	timer *time.Timer
+	body  io.ReadCloser
+	top   string // the name in it of the directory that was asked for
+}
+
+func (a *archive) download(ctx context.Context, abs string) (*download, error) {
+	d := &download{a: a, ctx: ctx}
+	d.limit, d.end = context.WithCancelCause(ctx)
+	d.timer = time.AfterFunc(silence, func() { d.end(errSilent) })
+	body, _, err := a.w.config.Engine.Client().CopyFromContainer(d.limit, a.w.config.ContainerID, abs)
+	d.timer.Stop()
 	if err != nil {
-		return nil, nil, nil, a.w.config.Engine.Error(ctx, "reading a file of container "+a.w.config.ContainerID, err)
+		err = d.explain(fault(err))
+		d.end(nil)
+		return nil, err
 	}
-	reader := tar.NewReader(body)
-	header, err := reader.Next()
+	d.body = body
+	d.Reader = tar.NewReader(readFunc(d.receive))
+	return d, nil
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+func (d *download) receive(p []byte) (int, error) {
+	d.timer.Reset(silence)
+	n, err := d.body.Read(p)
+	d.timer.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = d.explain(err)
+	}
+	return n, err
+}
+
+func (d *download) explain(err error) error {
+	if d.ctx.Err() == nil && d.limit.Err() != nil {
+		err = context.Cause(d.limit)
+	}
+	return d.a.w.config.Engine.Error(d.ctx, "reading files of container "+d.a.w.config.ContainerID, err)
+}
+
+// Close ends it, wherever it is.
+func (d *download) Close() error {
+	d.timer.Stop()
+	d.end(nil)
+	return d.body.Close()
+}
+
+// child is the next entry of the directory itself, with its name there. What is below
+// those is passed by.
+func (d *download) child() (name string, header *tar.Header, err error) {
+	for {
+		if header, err = d.Next(); err != nil {
+			return "", nil, err
+		}
+		name = strings.TrimSuffix(strings.TrimPrefix(header.Name, d.top), "/")
+		if name != "" && !strings.Contains(name, "/") {
+			return name, header, nil
+		}
+	}
+}
+
+// directory begins the archive of a directory.
+func (a *archive) directory(ctx context.Context, dir string) (*download, error) {
+	d, err := a.download(ctx, dir)
 	if err != nil {
-		return nil, nil, nil, errors.Join(fmt.Errorf("reading the engine's archive: %w", err), body.Close())
+		return nil, err
 	}
-	return body, reader, header, nil
-}
-
-// readlink is what a link holds: the engine's stat tells only where it leads.
-func (a *archive) readlink(ctx context.Context, abs string) (string, error) {
-	body, _, header, err := a.get(ctx, abs)
-	if err != nil {
-		return "", err
-	}
-	return header.Linkname, body.Close()
-}
-
-// maxLinks is after how many links a path is called a loop, as in Linux.
-const maxLinks = 40
-
-// resolve follows the links of a path, of its last element only if last, and keeps
-// names that are missing.
-func (a *archive) resolve(ctx context.Context, abs string, last bool) (string, error) {
-	done, todo := "", strings.Split(abs, "/")
-	for links := 0; len(todo) > 0; {
-		name := todo[0]
-		todo = todo[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			done = done[:max(strings.LastIndexByte(done, '/'), 0)]
-			continue
-		}
-		next := done + "/" + name
-		stat, err := a.head(ctx, next)
-		switch {
-		case errdefs.IsNotFound(err), errors.Is(err, syscall.ENOTDIR):
-			done = next
-			continue
-		case err != nil:
-			return "", err
-		case stat.Mode&fs.ModeSymlink == 0, len(todo) == 0 && !last:
-			done = next
-			continue
-		}
-		if links++; links > maxLinks {
-			return "", syscall.ELOOP
-		}
-		target, err := a.readlink(ctx, next)
-		if err != nil {
-			return "", err
-		}
-		if strings.HasPrefix(target, "/") {
-			done = ""
-		}
-		todo = slices.Concat(strings.Split(target, "/"), todo)
-	}
-	if done == "" {
-		return "/", nil
-	}
-	return done, nil
-}
-
-// RealPath resolves like realpath -m (contract F7).
-func (a *archive) RealPath(ctx context.Context, name string) (string, error) {
-	resolved, err := a.resolve(ctx, a.path(name), true)
-	return resolved, a.explain(ctx, "realpath", name, err)
-}
-
-// Stat follows links.
-func (a *archive) Stat(ctx context.Context, name string) (workspace.FileInfo, error) {
-	info, err := a.Lstat(ctx, name)
-	if err != nil || !info.Link {
-		return info, err
-	}
-	resolved, err := a.resolve(ctx, a.path(name), true)
-	if err == nil {
-		var stat container.PathStat
-		if stat, err = a.head(ctx, resolved); err == nil {
-			info.Size, info.Mode, info.ModTime = sizeOf(stat), stat.Mode, stat.Mtime.Truncate(time.Second)
-		}
-	}
-	return info, a.explain(ctx, "stat", name, err)
-}
-
-// Lstat does not follow the last element.
-func (a *archive) Lstat(ctx context.Context, name string) (workspace.FileInfo, error) {
-	const op = "lstat"
-	resolved, err := a.resolve(ctx, a.path(name), strings.HasSuffix(name, "/"))
-	if err != nil {
-		return workspace.FileInfo{}, a.explain(ctx, op, name, err)
-	}
-	stat, err := a.head(ctx, resolved)
-	if errdefs.IsNotFound(err) {
-		err = a.missing(ctx, resolved, err)
+	header, err := d.Next()
+	if err == nil && header.Typeflag != tar.TypeDir {
+		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		return workspace.FileInfo{}, a.explain(ctx, op, name, err)
+		return nil, errors.Join(vanished(err), d.Close())
 	}
-	info := workspace.FileInfo{Name: path.Base(a.path(name)), Size: sizeOf(stat), Mode: stat.Mode, ModTime: stat.Mtime.Truncate(time.Second)}
-	if stat.Mode&fs.ModeSymlink != 0 {
-		info.Link = true
-		if info.Target, err = a.readlink(ctx, resolved); err != nil {
-			return info, a.explain(ctx, op, name, err)
-		}
-		info.Size = int64(len(info.Target))
-	}
-	return info, nil
+	d.top = header.Name
+	return d, nil
 }
 
-// sizeOf is the size that an archive tells too: none of a directory. Times are in
-// seconds for the same reason.
-func sizeOf(stat container.PathStat) int64 {
-	if stat.Mode.IsDir() {
-		return 0
-	}
-	return stat.Size
-}
-
-// missing tells a file above from nothing at all: the engine does not.
-func (a *archive) missing(ctx context.Context, abs string, err error) error {
-	for dir := path.Dir(abs); dir != "/"; dir = path.Dir(dir) {
-		if stat, headErr := a.head(ctx, dir); headErr == nil {
-			if !stat.Mode.IsDir() {
-				return syscall.ENOTDIR
-			}
-			return err
-		}
+// vanished is the end of an archive before what was asked for.
+func vanished(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fs.ErrNotExist
 	}
 	return err
 }
 
-// ReadDir lists a directory; links tell what they lead to (contract F4).
-func (a *archive) ReadDir(ctx context.Context, name string) ([]workspace.FileInfo, error) {
-	const op = "readdir"
-	info, err := a.Stat(ctx, name)
+// file begins the archive of a file, or whatever is no directory, at its content.
+func (a *archive) file(ctx context.Context, abs string) (*download, *tar.Header, error) {
+	dir, base := path.Split(abs)
+	if !utf8.ValidString(base) {
+		return a.find(ctx, path.Clean(dir), base)
+	}
+	d, err := a.download(ctx, abs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if !info.IsDir() {
-		return nil, &fs.PathError{Op: op, Path: name, Err: syscall.ENOTDIR}
-	}
-	resolved, err := a.resolve(ctx, a.path(name), true)
+	header, err := d.Next()
 	if err != nil {
-		return nil, a.explain(ctx, op, name, err)
+		return nil, nil, errors.Join(vanished(err), d.Close())
 	}
-	body, reader, top, err := a.get(ctx, resolved)
+	return d, header, nil
+}
+
+// find does it through the archive of the directory. Engines hand the name of a file
+// to a helper of theirs in JSON, which keeps only UTF-8: they would find nothing, or
+// another file.
+func (a *archive) find(ctx context.Context, dir, base string) (*download, *tar.Header, error) {
+	d, err := a.directory(ctx, dir)
 	if err != nil {
-		return nil, a.explain(ctx, op, name, err)
+		return nil, nil, err
 	}
-	defer body.Close()
-	var infos []workspace.FileInfo
 	for {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, a.explain(ctx, op, name, fmt.Errorf("reading the engine's archive: %w", err))
-		}
-		entry := strings.TrimSuffix(strings.TrimPrefix(header.Name, top.Name), "/")
-		if entry == "" || strings.Contains(entry, "/") {
-			continue
-		}
-		info := workspace.FileInfo{Name: entry, Size: header.Size, Mode: header.FileInfo().Mode(), ModTime: header.ModTime}
-		if header.Typeflag == tar.TypeSymlink {
-			if led, err := a.Stat(ctx, resolved+"/"+entry); err == nil {
-				info = led
+		name, header, err := d.child()
+		switch {
+		case err != nil:
+			return nil, nil, errors.Join(vanished(err), d.Close())
+		case name != base:
+		case header.Typeflag != tar.TypeLink:
+			return d, header, nil
+		default:
+			// The content stands under the first name of the file that came by, which in
+			// the archive of its own directory is the first one too.
+			first := strings.TrimPrefix(header.Linkname, d.top)
+			if err := d.Close(); err != nil {
+				return nil, nil, err
 			}
-			info.Name, info.Link, info.Target = entry, true, header.Linkname
+			return a.file(ctx, strings.TrimSuffix(dir, "/")+"/"+first)
 		}
-		infos = append(infos, info)
 	}
-	slices.SortFunc(infos, func(a, b workspace.FileInfo) int { return strings.Compare(a.Name, b.Name) })
-	return infos, nil
-}
-
-// archiveReader is a file in an archive.
-type archiveReader struct {
-	io.Reader
-	body io.Closer
-	info workspace.FileInfo
-}
-
-// Info is the file as it was when opened.
-func (r *archiveReader) Info() workspace.FileInfo { return r.info }
-
-// Close ends the reading.
-func (r *archiveReader) Close() error { return r.body.Close() }
-
-// Open reads a regular file.
-func (a *archive) Open(ctx context.Context, name string, opts workspace.ReadOptions) (workspace.FileReader, error) {
-	const op = "open"
-	if opts.Offset < 0 || opts.Length < 0 {
-		return nil, &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("offset %d or length %d is negative: %w", opts.Offset, opts.Length, workspace.ErrInvalid)}
-	}
-	info, err := a.Stat(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := regular(info.Mode); err != nil {
-		return nil, &fs.PathError{Op: op, Path: name, Err: err}
-	}
-	resolved, err := a.resolve(ctx, a.path(name), true)
-	if err != nil {
-		return nil, a.explain(ctx, op, name, err)
-	}
-	body, reader, header, err := a.get(ctx, resolved)
-	if err != nil {
-		return nil, a.explain(ctx, op, name, err)
-	}
-	info.Size, info.ModTime = header.Size, header.ModTime
-	_, err = io.CopyN(io.Discard, reader, min(opts.Offset, header.Size))
-	if err != nil {
-		return nil, a.explain(ctx, op, name, errors.Join(err, body.Close()))
-	}
-	var from io.Reader = reader
-	if opts.Length > 0 {
-		from = io.LimitReader(reader, opts.Length)
-	}
-	return &archiveReader{from, body, info}, nil
-}
-
-func regular(mode fs.FileMode) error {
-	switch {
-	case mode.IsRegular():
-		return nil
-	case mode.IsDir():
-		return syscall.EISDIR
-	}
-	return fmt.Errorf("is of type %v, not a regular file: %w", mode.Type(), workspace.ErrInvalid)
-}
-
-// unsupported is what archive calls cannot do.
-func unsupported(op, name string) error {
-	return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("the container has no shell: %w", errors.ErrUnsupported)}
-}
-
-// Remove is not possible: no archive call removes anything.
-func (a *archive) Remove(ctx context.Context, name string) error {
-	if _, err := a.Lstat(ctx, name); err != nil { // a missing file is that first
-		return err
-	}
-	return unsupported("remove", name)
-}
-
-// Rename is not possible.
-func (a *archive) Rename(_ context.Context, from, _ string) error { return unsupported("rename", from) }
-
-// Symlink is not possible.
-func (a *archive) Symlink(_ context.Context, _, name string) error {
-	return unsupported("symlink", name)
-}
-
-// Readlink is not possible without the other: a feature is both.
-func (a *archive) Readlink(_ context.Context, name string) (string, error) {
-	return "", unsupported("readlink", name)
-}
-
-// Chmod is not possible.
-func (a *archive) Chmod(_ context.Context, name string, _ fs.FileMode) error {
-	return unsupported("chmod", name)
-}
-
-// Chtimes is not possible.
-func (a *archive) Chtimes(_ context.Context, name string, _ time.Time) error {
-	return unsupported("chtimes", name)
 }

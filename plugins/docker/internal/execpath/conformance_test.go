@@ -8,7 +8,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-dev/berth/host/hosttest"
-	"github.com/berth-dev/berth/plugin/sdk"
 	"github.com/berth-dev/berth/plugin/sdk/conformance"
 )
 
@@ -35,12 +34,7 @@ func TestContract(t *testing.T) {
 // TestFilesWithoutAShell is what archive calls can do.
 func TestFilesWithoutAShell(t *testing.T) {
 	h := hosttest.New(t, map[string]hosttest.Registrar{"execpath": plugin(t, box{image: "scratch"})})
-	const reason = "no archive call removes anything, and names in one are UTF-8"
-	deviations := []sdk.Deviation{{Rule: "F6", Reason: reason}}
-	for _, name := range []string{"F1_NamesHoldAnything", "F4_ListingIsCompleteAndSorted", "F8_LargeFilesStreamInBoundedMemory"} {
-		deviations = append(deviations, sdk.Deviation{Rule: name, Reason: reason})
-	}
-	report := conformance.Test(t, conformance.Options{Host: h, Provider: "execpath", Deviations: deviations})
+	report := conformance.Test(t, conformance.Options{Host: h, Provider: "execpath"})
 	if n := report.Count(conformance.Checked); n < 30 {
 		t.Errorf("%d checks were made", n)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +33,9 @@ type box struct {
 	tmpfs       map[string]string
 	env         []string // of the container's description
 }
+
+// bare says whether there is nothing in its image.
+func (b box) bare() bool { return strings.Contains(b.image, "scratch") }
 
 // config is the provider's.
 type config struct {
@@ -74,7 +78,7 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Works
 	if p.box.rootInit {
 		cfg.User = "0"
 	}
-	if strings.Contains(p.box.image, "scratch") {
+	if p.box.bare() {
 		cfg.Entrypoint = []string{"/probe", "sleep", "24h"}
 	}
 	host := &container.HostConfig{
@@ -95,7 +99,7 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Works
 		return nil, err
 	}
 	ws, err := p.Attach(ctx, key)
-	if err == nil && id != "" && p.box.user != "" {
+	if err == nil && id != "" && p.box.user != "" && !p.box.bare() {
 		err = p.own(ctx, id)
 	}
 	if err != nil {
@@ -136,7 +140,8 @@ func (p *provider) Attach(ctx context.Context, id string) (sdk.Workspace, error)
 	if err != nil {
 		return nil, err
 	}
-	return execpath.New(ctx, execpath.Config{Engine: p.engine, ContainerID: containerID, ID: id, WorkingDir: workDir, User: p.box.user})
+	uid, _ := strconv.Atoi(p.box.user) // a number, or root's
+	return execpath.New(ctx, execpath.Config{Engine: p.engine, ContainerID: containerID, ID: id, WorkingDir: workDir, User: p.box.user, UID: uid, GID: uid})
 }
 
 func (p *provider) Destroy(ctx context.Context, id string) error {

@@ -36,6 +36,9 @@ type Config struct {
 	WorkingDir string
 	// User is who commands and file operations are; the container's own if empty.
 	User string
+	// UID and GID are that user's numbers, for what is made in a container without a
+	// shell, where nobody can be asked.
+	UID, GID int
 	// Available says why the workspace cannot be used any more, as an error that
 	// wraps [workspace.ErrUnavailable]; nil or any other error if it can be, or if
 	// that is not known. If nil, the container's own state tells.
@@ -107,8 +110,9 @@ func (w *Workspace) open(ctx context.Context) error {
 	environ, status, err := w.keeper.ask(ctx, "cat /proc/$$/environ")
 	switch {
 	case errors.Is(err, errNoShell):
-		w.shell, w.files = false, newArchive(w)
-		return nil
+		w.shell = false
+		w.files, err = newArchive(ctx, w)
+		return err
 	case err == nil && status != 0:
 		err = fmt.Errorf("reading the environment in the container: cat ended with %d", status)
 	}
@@ -296,12 +300,16 @@ func (w *Workspace) goneSoon(ctx context.Context) error {
 	return gone
 }
 
-func (w *Workspace) running(ctx context.Context) error {
-	var state container.InspectResponse
-	err := w.config.Engine.Query(ctx, "asking for the state of container "+w.config.ContainerID, func(ctx context.Context, c *client.Client) (err error) {
+func (w *Workspace) inspect(ctx context.Context) (state container.InspectResponse, err error) {
+	err = w.config.Engine.Query(ctx, "asking for the state of container "+w.config.ContainerID, func(ctx context.Context, c *client.Client) error {
 		state, err = c.ContainerInspect(ctx, w.config.ContainerID)
 		return err
 	})
+	return state, err
+}
+
+func (w *Workspace) running(ctx context.Context) error {
+	state, err := w.inspect(ctx)
 	switch {
 	case errdefs.IsNotFound(err):
 		return fmt.Errorf("container %s was removed: %w", w.config.ContainerID, workspace.ErrUnavailable)
