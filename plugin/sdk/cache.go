@@ -65,6 +65,9 @@ func (c *cache) acquire(ctx context.Context, key *berthv1.WorkspaceKey) (*entry,
 	if _, err := workspace.DecodeID(id); err != nil {
 		return nil, err
 	}
+	if key.GetStored() {
+		return c.acquireStored(ctx, key)
+	}
 	if e := c.acquireCached(key); e != nil {
 		return e, nil
 	}
@@ -85,7 +88,7 @@ func (c *cache) acquireCached(key *berthv1.WorkspaceKey) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[key.GetId()]
-	if e == nil || want != "" && want != e.incarnation {
+	if key.GetStored() || e == nil || want != "" && want != e.incarnation {
 		return nil
 	}
 	e.uses++

@@ -87,6 +87,12 @@ func describeProvider(state *configured) *berthv1.ConfigureResponse {
 	if _, ok := state.provider.(Sweeper); ok {
 		features[workspace.FeatureSweep] = true
 	}
+	if _, ok := state.provider.(Stopper); ok {
+		features[workspace.FeatureStop] = true
+	}
+	if _, ok := state.provider.(StoredReader); ok {
+		features[workspace.FeatureStored] = true
+	}
 	state.labels = features.Has(workspace.FeatureLabels)
 	answer := &berthv1.ConfigureResponse{Features: wire.FromFeatures(features)}
 	if e, ok := state.provider.(Ephemeral); ok {

@@ -31,7 +31,8 @@ type Plugin[C any] struct {
 	Version string
 	// New makes the provider. It is called once, with a configuration that the
 	// schema accepts. What it returns may implement the optional interfaces of
-	// providers: [Lister], [Sweeper], [Announcer], [Ephemeral], [Deviator], [io.Closer].
+	// providers: [Lister], [Stopper], [StoredReader], [Sweeper], [Announcer],
+	// [Ephemeral], [Deviator], [io.Closer].
 	New func(ctx context.Context, config C, env Env) (Provider, error)
 	// Workspace is any value of the type that Create returns, a typed nil will
 	// do: its methods tell what workspaces of this plugin may have.
@@ -199,6 +200,33 @@ type Watcher interface {
 type Lister interface {
 	// List may leave filtering by opts to the SDK.
 	List(ctx context.Context, opts workspace.ListOptions) iter.Seq2[Info, error]
+}
+
+// Stopper ends what a workspace costs while nobody uses it.
+type Stopper interface {
+	// Stop ends what runs in a workspace and keeps its files; the next Attach starts
+	// it again (contract L3). One that is stopped already is success, one that is
+	// gone [workspace.ErrUnavailable]. One whose files would not survive is
+	// [errors.ErrUnsupported], and so is one that this provider did not make.
+	Stop(ctx context.Context, id string) error
+}
+
+// StoredReader reads the files of workspaces that do not run.
+type StoredReader interface {
+	// OpenStored opens a workspace's files as they are kept, and starts nothing. Gone
+	// is [workspace.ErrUnavailable].
+	OpenStored(ctx context.Context, id string) (Stored, error)
+}
+
+// Stored is the files of a workspace, to be read. It may implement [RealPather] and
+// [io.Closer].
+type Stored interface {
+	Workspace
+	// As those of [Filesystem].
+	Stat(ctx context.Context, path string) (workspace.FileInfo, error)
+	Lstat(ctx context.Context, path string) (workspace.FileInfo, error)
+	ReadDir(ctx context.Context, path string) ([]workspace.FileInfo, error)
+	Open(ctx context.Context, path string, opts workspace.ReadOptions) (workspace.FileReader, error)
 }
 
 // Sweeper removes what the provider keeps beside its workspaces.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -144,28 +146,36 @@ func (g *registry) destroying(ctx context.Context, id string) (done func()) {
 	g.mu.Lock()
 	set := g.set(id)
 	set.destroying++
-	var active []*run
-	for _, r := range set.active {
-		active = append(active, r)
+	g.mu.Unlock()
+	g.end(ctx, id, destroyed(id))
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		set.destroying--
+		g.prune(id, set)
 	}
-	for r := range set.relayed {
-		r.stop(stopGone(destroyed(id)))
+}
+
+// end ends the runs of a workspace that goes away, and waits until what they
+// started is stopped.
+func (g *registry) end(ctx context.Context, id string, why error) {
+	var active []*run
+	g.mu.Lock()
+	if set := g.sets[id]; set != nil {
+		active = slices.Collect(maps.Values(set.active))
+		for r := range set.relayed {
+			r.stop(stopGone(why))
+		}
 	}
 	g.mu.Unlock()
 	for _, r := range active {
-		r.stop(stopGone(destroyed(id)))
+		r.stop(stopGone(why))
 	}
 	for _, r := range active {
 		select {
 		case <-r.stopped:
 		case <-ctx.Done():
 		}
-	}
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		set.destroying--
-		g.prune(id, set)
 	}
 }
 

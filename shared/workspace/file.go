@@ -99,6 +99,16 @@ type Filesystem interface {
 	Remove(ctx context.Context, path string) error
 }
 
+// Stored reads the files of a workspace as they are kept: the workspace is not
+// started for that. Paths and errors are as those of [Filesystem].
+type Stored interface {
+	Stat(ctx context.Context, path string) (FileInfo, error)
+	Lstat(ctx context.Context, path string) (FileInfo, error)
+	ReadDir(ctx context.Context, path string) ([]FileInfo, error)
+	Open(ctx context.Context, path string, opts ReadOptions) (FileReader, error)
+	RealPather
+}
+
 // RealPather resolves like realpath -m: links followed, missing names kept, a
 // loop is ELOOP (contract F7).
 type RealPather interface {

@@ -74,6 +74,8 @@ const (
 	FeatureList   Feature = "list"   // List
 	FeatureLabels Feature = "labels" // labels of the embedder's
 	FeatureSweep  Feature = "sweep"  // what it keeps beside workspaces can be removed
+	FeatureStop   Feature = "stop"   // a workspace can be stopped, its files kept
+	FeatureStored Feature = "stored" // files of one that is stopped can be read
 )
 
 // Features is a set of them.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strconv"
 	"strings"
@@ -115,7 +116,9 @@ const atOnce = 8
 func checkConcurrent(t testing.TB, e *env) {
 	cmd := e.cmd(t, "barrier", e.dir(t), strconv.Itoa(atOnce))
 	cmd.Timeout = e.opts.limits.patience
-	ws, ctx := e.shared(t), e.context(t)
+	ws := e.shared(t)
+	ctx, cancel := context.WithCancel(e.context(t))
+	defer cancel()
 	answers := make(chan answer, atOnce)
 	var wg sync.WaitGroup
 	for range atOnce {
@@ -124,9 +127,10 @@ func checkConcurrent(t testing.TB, e *env) {
 			answers <- answer{res, err}
 		})
 	}
-	wg.Wait()
+	defer wg.Wait()
 	for range atOnce {
 		if a := <-answers; a.err != nil || a.res.ExitCode != 0 {
+			cancel() // the others would wait for it, perhaps one after the other
 			t.Fatalf("of %d commands that wait for each other, one: %s", atOnce, outcome(a.res, a.err))
 		}
 	}

@@ -116,10 +116,12 @@ type limits struct {
 	slack time.Duration
 	// settle is how long something is watched that should not happen.
 	settle time.Duration
+	// transfers is how often a transfer is done that seems to hold too much.
+	transfers int
 }
 
 func defaultLimits() limits {
-	return limits{check: 5 * time.Minute, patience: time.Minute, slack: 10 * time.Second, settle: 300 * time.Millisecond}
+	return limits{check: 5 * time.Minute, patience: time.Minute, slack: 10 * time.Second, settle: 300 * time.Millisecond, transfers: 3}
 }
 
 const defaultLargeFile = 64 << 20

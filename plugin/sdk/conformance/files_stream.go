@@ -23,8 +23,6 @@ const (
 	mostHeld = 24 << 20
 	// heapEvery is how many bytes pass between two looks at the heap.
 	heapEvery = 8 << 20
-	// heapTries is how often a transfer is done that seems to hold too much.
-	heapTries = 3
 )
 
 // heapWatch looks at what is live while bytes pass.
@@ -57,10 +55,10 @@ func (h *heapWatch) held() uint64 {
 
 // bounded repeats a transfer that held much: another test of this process may have
 // done so meanwhile, but not each time.
-func bounded(t testing.TB, what string, transfer func() (held uint64)) {
+func (e *env) bounded(t testing.TB, what string, transfer func() (held uint64)) {
 	t.Helper()
 	var held uint64
-	for range heapTries {
+	for range e.opts.limits.transfers {
 		if held = transfer(); held <= mostHeld {
 			return
 		}
@@ -79,7 +77,7 @@ func checkLargeFile(t testing.TB, e *env) {
 	ws, ctx := e.shared(t), e.context(t)
 	size := e.opts.LargeFile
 	name := join(e.dir(t), "large")
-	bounded(t, "a large write", func() uint64 {
+	e.bounded(t, "a large write", func() uint64 {
 		heap := newHeapWatch()
 		w, err := ws.Create(ctx, name, workspace.WriteOptions{})
 		if err != nil {
@@ -93,7 +91,7 @@ func checkLargeFile(t testing.TB, e *env) {
 		}
 		return heap.held()
 	})
-	bounded(t, "a large read", func() uint64 {
+	e.bounded(t, "a large read", func() uint64 {
 		heap := newHeapWatch()
 		r, err := ws.Open(ctx, name, workspace.ReadOptions{})
 		if err != nil {

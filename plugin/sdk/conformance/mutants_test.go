@@ -136,10 +136,12 @@ func (m mutant) bed(t testing.TB) (good, bad Options) {
 		good = folderBed(t, m.on == ownProcess)
 		good.ProbePath, good.Probe = good.Probe, ""
 	}
-	good.LargeFile = 40 << 20
+	good.LargeFile = 32 << 20 // more than mostHeld
+	good.limits = defaultLimits()
 	if m.hangs {
 		good.limits = limits{check: time.Minute, patience: 4 * time.Second, slack: 1500 * time.Millisecond, settle: 300 * time.Millisecond}
 	}
+	good.limits.transfers = 1 // a mutant of them is alone, and a fault is no chance
 	bad = good
 	m.bend(&bad)
 	return good, bad

@@ -71,6 +71,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 // TestALostSocketIsPutBack has commands that clean up too much, or put something
 // else in its place.
 func TestALostSocketIsPutBack(t *testing.T) {
+	t.Parallel()
 	m := startMachine(t, "serve")
 	c := m.connect(t)
 	boot := c.Hello().BootID
@@ -79,6 +80,10 @@ func TestALostSocketIsPutBack(t *testing.T) {
 		`rm -r "$(dirname "$SOCKET")"`,
 		`rm "$SOCKET" && echo mine > "$SOCKET"`,
 		`rm "$SOCKET" && mkdir "$SOCKET" && echo mine > "$SOCKET/file"`,
+		`rm "$SOCKET" && ln -s /dev/null "$SOCKET"`,
+		`rm -r "$(dirname "$SOCKET")" && echo mine > "$(dirname "$SOCKET")"`,
+		`rm -r "$(dirname "$SOCKET")" && ln -s /nowhere "$(dirname "$SOCKET")"`,
+		`rm "$SOCKET" "$SOCKET.lock" && mkdir "$SOCKET.lock"`,
 	} {
 		if r := shell(t.Context(), c, "SOCKET='"+m.socket+"'; "+script); r.err != nil || r.code != 0 {
 			t.Fatalf("%s: %+v", script, r)
@@ -106,6 +111,87 @@ func TestALostSocketIsPutBack(t *testing.T) {
 	m.stop(t)
 	if _, err := os.Lstat(m.socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a guest that ended leaves its socket: %v", err)
+	}
+}
+
+// TestALostLockKeepsOthersOut has another guest begin when the first one has lost
+// what tells of it, and is still connected: two would serve by turns, and runs of one
+// be unknown to the other.
+func TestALostLockKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	m := startMachine(t, "serve")
+	c := m.connect(t)
+	boot := c.Hello().BootID
+	for _, script := range []string{
+		`rm "$SOCKET.lock"`,
+		`rm "$SOCKET" "$SOCKET.lock"`,
+		`rm -r "$(dirname "$SOCKET")"`,
+		`rm -r "$SOCKET.lock" && mkdir "$SOCKET.lock"`,
+	} {
+		if r := shell(t.Context(), c, "SOCKET='"+m.socket+"'; "+script); r.err != nil || r.code != 0 {
+			t.Fatalf("%s: %+v", script, r)
+		}
+		ended := make(chan roleResult, 1)
+		second := exec.Command(m.binary, "serve", "--dir", m.dir, "--socket", m.socket)
+		go func() { ended <- runRole(t, second) }()
+		select {
+		case r := <-ended:
+			if r.status != 6 {
+				t.Errorf("%s: a second guest ended with %+v, want 6", script, r)
+			}
+		case <-time.After(patience):
+			_ = second.Process.Kill()
+			t.Fatalf("%s: a second guest serves: %+v", script, <-ended)
+		}
+		if m.connect(t).Hello().BootID != boot {
+			t.Errorf("%s: another guest serves it", script)
+		}
+	}
+}
+
+// TestADisplacedGuestLeavesTheSocketAlone: whoever has the lock serves.
+func TestADisplacedGuestLeavesTheSocketAlone(t *testing.T) {
+	t.Parallel()
+	m := startMachine(t, "serve")
+	c := m.connect(t)
+	if r := shell(t.Context(), c, "rm -r '"+filepath.Dir(m.socket)+"'"); r.err != nil || r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if err := m.role.Process.Signal(unix.SIGSTOP); err != nil { // longer than is waited for it
+		t.Fatal(err)
+	}
+	first, firstEnded, firstStderr := m.role, m.ended, m.stderr
+	t.Cleanup(func() {
+		_ = first.Process.Kill()
+		<-firstEnded
+	})
+	m.start(t, "serve")
+	again := m.connect(t)
+	if again.Hello().BootID == c.Hello().BootID {
+		t.Fatal("the stopped guest has answered")
+	}
+	place, err := os.Lstat(m.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first guest sees the second one", func() bool {
+		return strings.Contains(firstStderr.String(), "another guest serves it already")
+	})
+	if r := shell(t.Context(), c, "echo x"); r.stdout != "x\n" {
+		t.Errorf("over the connection that was there: %+v", r)
+	}
+	if err := first.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-firstEnded; err != nil {
+		t.Errorf("the first guest ended with %v", err)
+	}
+	firstEnded <- nil
+	if there, err := os.Lstat(m.socket); err != nil || !os.SameFile(there, place) {
+		t.Errorf("the second guest's socket: %v", err)
 	}
 }
 

@@ -19,9 +19,16 @@ func Reserve() {
 	newOOMScore().close()
 	calls := make(chan struct{}, reservedCalls)
 	fileCalls.Store(&calls)
+	MakeThreads(reservedThreads)
+}
+
+// MakeThreads makes so many threads now beside those that the runtime has made. It
+// is what Reserve does, for a process that serves no workspace and must not die for
+// want of a thread either.
+func MakeThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
-	for range reservedThreads {
+	for range n {
 		ready.Add(1)
 		done.Go(func() {
 			runtime.LockOSThread() // so that none does for two

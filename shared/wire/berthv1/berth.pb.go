@@ -425,9 +425,13 @@ func (x *EnvVar) GetValue() []byte {
 // id attaches to it first. An incarnation other than the workspace's own means
 // that it was replaced, and is answered `unavailable`; an empty one is any.
 type WorkspaceKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Incarnation   []byte                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Incarnation []byte                 `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The workspace's files as they are kept: it is not started for that. ReadFile,
+	// Stat, Lstat, ReadDir and RealPath are answered, nothing else. Sent only to a
+	// provider that announced `stored`.
+	Stored        bool `protobuf:"varint,3,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,6 +478,13 @@ func (x *WorkspaceKey) GetIncarnation() []byte {
 		return x.Incarnation
 	}
 	return nil
+}
+
+func (x *WorkspaceKey) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
 }
 
 type CreateRequest struct {
@@ -1034,6 +1045,86 @@ func (x *ListResponse) GetDetails() map[string]string {
 	return nil
 }
 
+type StopRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopRequest) Reset() {
+	*x = StopRequest{}
+	mi := &file_berthv1_berth_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopRequest) ProtoMessage() {}
+
+func (x *StopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
+func (*StopRequest) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StopRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type StopResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopResponse) Reset() {
+	*x = StopResponse{}
+	mi := &file_berthv1_berth_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopResponse) ProtoMessage() {}
+
+func (x *StopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
+func (*StopResponse) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{17}
+}
+
 type SweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only tell what would be removed.
@@ -1046,7 +1137,7 @@ type SweepRequest struct {
 
 func (x *SweepRequest) Reset() {
 	*x = SweepRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[16]
+	mi := &file_berthv1_berth_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1149,7 @@ func (x *SweepRequest) String() string {
 func (*SweepRequest) ProtoMessage() {}
 
 func (x *SweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[16]
+	mi := &file_berthv1_berth_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1162,7 @@ func (x *SweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRequest.ProtoReflect.Descriptor instead.
 func (*SweepRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{16}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SweepRequest) GetDryRun() bool {
@@ -1097,7 +1188,7 @@ type SweepResponse struct {
 
 func (x *SweepResponse) Reset() {
 	*x = SweepResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[17]
+	mi := &file_berthv1_berth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1200,7 @@ func (x *SweepResponse) String() string {
 func (*SweepResponse) ProtoMessage() {}
 
 func (x *SweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[17]
+	mi := &file_berthv1_berth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1213,7 @@ func (x *SweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepResponse.ProtoReflect.Descriptor instead.
 func (*SweepResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{17}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SweepResponse) GetLeftovers() []*Leftover {
@@ -1143,7 +1234,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_berthv1_berth_proto_msgTypes[18]
+	mi := &file_berthv1_berth_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1246,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[18]
+	mi := &file_berthv1_berth_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1259,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{18}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Leftover) GetKind() string {
@@ -1196,7 +1287,7 @@ type Time struct {
 
 func (x *Time) Reset() {
 	*x = Time{}
-	mi := &file_berthv1_berth_proto_msgTypes[19]
+	mi := &file_berthv1_berth_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1299,7 @@ func (x *Time) String() string {
 func (*Time) ProtoMessage() {}
 
 func (x *Time) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[19]
+	mi := &file_berthv1_berth_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1312,7 @@ func (x *Time) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Time.ProtoReflect.Descriptor instead.
 func (*Time) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{19}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Time) GetSeconds() int64 {
@@ -1272,7 +1363,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[20]
+	mi := &file_berthv1_berth_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1375,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[20]
+	mi := &file_berthv1_berth_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1388,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{20}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunRequest) GetMessage() isRunRequest_Message {
@@ -1448,7 +1539,7 @@ type RunStart struct {
 
 func (x *RunStart) Reset() {
 	*x = RunStart{}
-	mi := &file_berthv1_berth_proto_msgTypes[21]
+	mi := &file_berthv1_berth_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1551,7 @@ func (x *RunStart) String() string {
 func (*RunStart) ProtoMessage() {}
 
 func (x *RunStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[21]
+	mi := &file_berthv1_berth_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1564,7 @@ func (x *RunStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStart.ProtoReflect.Descriptor instead.
 func (*RunStart) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{21}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunStart) GetWorkspace() *WorkspaceKey {
@@ -1573,7 +1664,7 @@ type RunAttach struct {
 
 func (x *RunAttach) Reset() {
 	*x = RunAttach{}
-	mi := &file_berthv1_berth_proto_msgTypes[22]
+	mi := &file_berthv1_berth_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1676,7 @@ func (x *RunAttach) String() string {
 func (*RunAttach) ProtoMessage() {}
 
 func (x *RunAttach) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[22]
+	mi := &file_berthv1_berth_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1689,7 @@ func (x *RunAttach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAttach.ProtoReflect.Descriptor instead.
 func (*RunAttach) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{22}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunAttach) GetWorkspace() *WorkspaceKey {
@@ -1639,7 +1730,7 @@ type RunStdin struct {
 
 func (x *RunStdin) Reset() {
 	*x = RunStdin{}
-	mi := &file_berthv1_berth_proto_msgTypes[23]
+	mi := &file_berthv1_berth_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1742,7 @@ func (x *RunStdin) String() string {
 func (*RunStdin) ProtoMessage() {}
 
 func (x *RunStdin) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[23]
+	mi := &file_berthv1_berth_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1755,7 @@ func (x *RunStdin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdin.ProtoReflect.Descriptor instead.
 func (*RunStdin) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{23}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunStdin) GetOffset() int64 {
@@ -1691,7 +1782,7 @@ type RunStdinEnd struct {
 
 func (x *RunStdinEnd) Reset() {
 	*x = RunStdinEnd{}
-	mi := &file_berthv1_berth_proto_msgTypes[24]
+	mi := &file_berthv1_berth_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1794,7 @@ func (x *RunStdinEnd) String() string {
 func (*RunStdinEnd) ProtoMessage() {}
 
 func (x *RunStdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[24]
+	mi := &file_berthv1_berth_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1807,7 @@ func (x *RunStdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdinEnd.ProtoReflect.Descriptor instead.
 func (*RunStdinEnd) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{24}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunStdinEnd) GetOffset() int64 {
@@ -1738,7 +1829,7 @@ type RunSignal struct {
 
 func (x *RunSignal) Reset() {
 	*x = RunSignal{}
-	mi := &file_berthv1_berth_proto_msgTypes[25]
+	mi := &file_berthv1_berth_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1841,7 @@ func (x *RunSignal) String() string {
 func (*RunSignal) ProtoMessage() {}
 
 func (x *RunSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[25]
+	mi := &file_berthv1_berth_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1854,7 @@ func (x *RunSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSignal.ProtoReflect.Descriptor instead.
 func (*RunSignal) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{25}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunSignal) GetName() string {
@@ -1788,7 +1879,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_berthv1_berth_proto_msgTypes[26]
+	mi := &file_berthv1_berth_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1891,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[26]
+	mi := &file_berthv1_berth_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1904,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{26}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{28}
 }
 
 type RunTaken struct {
@@ -1829,7 +1920,7 @@ type RunTaken struct {
 
 func (x *RunTaken) Reset() {
 	*x = RunTaken{}
-	mi := &file_berthv1_berth_proto_msgTypes[27]
+	mi := &file_berthv1_berth_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1932,7 @@ func (x *RunTaken) String() string {
 func (*RunTaken) ProtoMessage() {}
 
 func (x *RunTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[27]
+	mi := &file_berthv1_berth_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1945,7 @@ func (x *RunTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTaken.ProtoReflect.Descriptor instead.
 func (*RunTaken) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{27}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunTaken) GetStdoutOffset() int64 {
@@ -1896,7 +1987,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[28]
+	mi := &file_berthv1_berth_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1999,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[28]
+	mi := &file_berthv1_berth_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2012,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{28}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunResponse) GetMessage() isRunResponse_Message {
@@ -2050,7 +2141,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_berthv1_berth_proto_msgTypes[29]
+	mi := &file_berthv1_berth_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2153,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[29]
+	mi := &file_berthv1_berth_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2166,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{29}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{31}
 }
 
 type RunAttached struct {
@@ -2091,7 +2182,7 @@ type RunAttached struct {
 
 func (x *RunAttached) Reset() {
 	*x = RunAttached{}
-	mi := &file_berthv1_berth_proto_msgTypes[30]
+	mi := &file_berthv1_berth_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2194,7 @@ func (x *RunAttached) String() string {
 func (*RunAttached) ProtoMessage() {}
 
 func (x *RunAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[30]
+	mi := &file_berthv1_berth_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2207,7 @@ func (x *RunAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAttached.ProtoReflect.Descriptor instead.
 func (*RunAttached) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{30}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunAttached) GetStdoutOffset() int64 {
@@ -2157,7 +2248,7 @@ type RunOutput struct {
 
 func (x *RunOutput) Reset() {
 	*x = RunOutput{}
-	mi := &file_berthv1_berth_proto_msgTypes[31]
+	mi := &file_berthv1_berth_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2260,7 @@ func (x *RunOutput) String() string {
 func (*RunOutput) ProtoMessage() {}
 
 func (x *RunOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[31]
+	mi := &file_berthv1_berth_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2273,7 @@ func (x *RunOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
 func (*RunOutput) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{31}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunOutput) GetOffset() int64 {
@@ -2211,7 +2302,7 @@ type RunStdinTaken struct {
 
 func (x *RunStdinTaken) Reset() {
 	*x = RunStdinTaken{}
-	mi := &file_berthv1_berth_proto_msgTypes[32]
+	mi := &file_berthv1_berth_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2314,7 @@ func (x *RunStdinTaken) String() string {
 func (*RunStdinTaken) ProtoMessage() {}
 
 func (x *RunStdinTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[32]
+	mi := &file_berthv1_berth_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2327,7 @@ func (x *RunStdinTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdinTaken.ProtoReflect.Descriptor instead.
 func (*RunStdinTaken) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{32}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunStdinTaken) GetOffset() int64 {
@@ -2264,7 +2355,7 @@ type RunSignalResult struct {
 
 func (x *RunSignalResult) Reset() {
 	*x = RunSignalResult{}
-	mi := &file_berthv1_berth_proto_msgTypes[33]
+	mi := &file_berthv1_berth_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2367,7 @@ func (x *RunSignalResult) String() string {
 func (*RunSignalResult) ProtoMessage() {}
 
 func (x *RunSignalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[33]
+	mi := &file_berthv1_berth_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2380,7 @@ func (x *RunSignalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSignalResult.ProtoReflect.Descriptor instead.
 func (*RunSignalResult) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunSignalResult) GetSequence() int64 {
@@ -2323,7 +2414,7 @@ type RunOutcome struct {
 
 func (x *RunOutcome) Reset() {
 	*x = RunOutcome{}
-	mi := &file_berthv1_berth_proto_msgTypes[34]
+	mi := &file_berthv1_berth_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2426,7 @@ func (x *RunOutcome) String() string {
 func (*RunOutcome) ProtoMessage() {}
 
 func (x *RunOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[34]
+	mi := &file_berthv1_berth_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2439,7 @@ func (x *RunOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutcome.ProtoReflect.Descriptor instead.
 func (*RunOutcome) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{34}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunOutcome) GetResult() isRunOutcome_Result {
@@ -2417,7 +2508,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_berthv1_berth_proto_msgTypes[35]
+	mi := &file_berthv1_berth_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2520,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[35]
+	mi := &file_berthv1_berth_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2533,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{35}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2462,7 +2553,7 @@ type StopRunRequest struct {
 
 func (x *StopRunRequest) Reset() {
 	*x = StopRunRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[36]
+	mi := &file_berthv1_berth_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2565,7 @@ func (x *StopRunRequest) String() string {
 func (*StopRunRequest) ProtoMessage() {}
 
 func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[36]
+	mi := &file_berthv1_berth_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2578,7 @@ func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunRequest.ProtoReflect.Descriptor instead.
 func (*StopRunRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{36}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StopRunRequest) GetWorkspace() *WorkspaceKey {
@@ -2512,7 +2603,7 @@ type StopRunResponse struct {
 
 func (x *StopRunResponse) Reset() {
 	*x = StopRunResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[37]
+	mi := &file_berthv1_berth_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2615,7 @@ func (x *StopRunResponse) String() string {
 func (*StopRunResponse) ProtoMessage() {}
 
 func (x *StopRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[37]
+	mi := &file_berthv1_berth_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2628,7 @@ func (x *StopRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunResponse.ProtoReflect.Descriptor instead.
 func (*StopRunResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{37}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{39}
 }
 
 type ListRunsRequest struct {
@@ -2549,7 +2640,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[38]
+	mi := &file_berthv1_berth_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2652,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[38]
+	mi := &file_berthv1_berth_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2665,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{38}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRunsRequest) GetWorkspace() *WorkspaceKey {
@@ -2598,7 +2689,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[39]
+	mi := &file_berthv1_berth_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2701,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[39]
+	mi := &file_berthv1_berth_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2714,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{39}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListRunsResponse) GetRunId() string {
@@ -2685,7 +2776,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_berthv1_berth_proto_msgTypes[40]
+	mi := &file_berthv1_berth_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2788,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[40]
+	mi := &file_berthv1_berth_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2801,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{40}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FileInfo) GetName() []byte {
@@ -2768,7 +2859,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[41]
+	mi := &file_berthv1_berth_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2871,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[41]
+	mi := &file_berthv1_berth_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2884,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{41}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadFileRequest) GetWorkspace() *WorkspaceKey {
@@ -2838,7 +2929,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[42]
+	mi := &file_berthv1_berth_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2850,7 +2941,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[42]
+	mi := &file_berthv1_berth_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2863,7 +2954,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{42}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadFileResponse) GetMessage() isReadFileResponse_Message {
@@ -2937,7 +3028,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[43]
+	mi := &file_berthv1_berth_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3040,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[43]
+	mi := &file_berthv1_berth_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3053,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{43}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
@@ -3038,7 +3129,7 @@ type WriteFileStart struct {
 
 func (x *WriteFileStart) Reset() {
 	*x = WriteFileStart{}
-	mi := &file_berthv1_berth_proto_msgTypes[44]
+	mi := &file_berthv1_berth_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3141,7 @@ func (x *WriteFileStart) String() string {
 func (*WriteFileStart) ProtoMessage() {}
 
 func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[44]
+	mi := &file_berthv1_berth_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3154,7 @@ func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
 func (*WriteFileStart) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{44}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WriteFileStart) GetWorkspace() *WorkspaceKey {
@@ -3118,7 +3209,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[45]
+	mi := &file_berthv1_berth_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +3221,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[45]
+	mi := &file_berthv1_berth_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +3234,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{45}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WriteFileResponse) GetWritten() int64 {
@@ -3163,7 +3254,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[46]
+	mi := &file_berthv1_berth_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3266,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[46]
+	mi := &file_berthv1_berth_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3279,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{46}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StatRequest) GetWorkspace() *WorkspaceKey {
@@ -3214,7 +3305,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[47]
+	mi := &file_berthv1_berth_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3317,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[47]
+	mi := &file_berthv1_berth_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3330,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{47}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StatResponse) GetInfo() *FileInfo {
@@ -3259,7 +3350,7 @@ type LstatRequest struct {
 
 func (x *LstatRequest) Reset() {
 	*x = LstatRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[48]
+	mi := &file_berthv1_berth_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3271,7 +3362,7 @@ func (x *LstatRequest) String() string {
 func (*LstatRequest) ProtoMessage() {}
 
 func (x *LstatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[48]
+	mi := &file_berthv1_berth_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3284,7 +3375,7 @@ func (x *LstatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatRequest.ProtoReflect.Descriptor instead.
 func (*LstatRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{48}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LstatRequest) GetWorkspace() *WorkspaceKey {
@@ -3310,7 +3401,7 @@ type LstatResponse struct {
 
 func (x *LstatResponse) Reset() {
 	*x = LstatResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[49]
+	mi := &file_berthv1_berth_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3413,7 @@ func (x *LstatResponse) String() string {
 func (*LstatResponse) ProtoMessage() {}
 
 func (x *LstatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[49]
+	mi := &file_berthv1_berth_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3426,7 @@ func (x *LstatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatResponse.ProtoReflect.Descriptor instead.
 func (*LstatResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{49}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LstatResponse) GetInfo() *FileInfo {
@@ -3355,7 +3446,7 @@ type ReadDirRequest struct {
 
 func (x *ReadDirRequest) Reset() {
 	*x = ReadDirRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[50]
+	mi := &file_berthv1_berth_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3458,7 @@ func (x *ReadDirRequest) String() string {
 func (*ReadDirRequest) ProtoMessage() {}
 
 func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[50]
+	mi := &file_berthv1_berth_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3471,7 @@ func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{50}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadDirRequest) GetWorkspace() *WorkspaceKey {
@@ -3407,7 +3498,7 @@ type ReadDirResponse struct {
 
 func (x *ReadDirResponse) Reset() {
 	*x = ReadDirResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[51]
+	mi := &file_berthv1_berth_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3510,7 @@ func (x *ReadDirResponse) String() string {
 func (*ReadDirResponse) ProtoMessage() {}
 
 func (x *ReadDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[51]
+	mi := &file_berthv1_berth_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3523,7 @@ func (x *ReadDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirResponse.ProtoReflect.Descriptor instead.
 func (*ReadDirResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{51}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadDirResponse) GetEntries() []*FileInfo {
@@ -3459,7 +3550,7 @@ type MkdirAllRequest struct {
 
 func (x *MkdirAllRequest) Reset() {
 	*x = MkdirAllRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[52]
+	mi := &file_berthv1_berth_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3562,7 @@ func (x *MkdirAllRequest) String() string {
 func (*MkdirAllRequest) ProtoMessage() {}
 
 func (x *MkdirAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[52]
+	mi := &file_berthv1_berth_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3575,7 @@ func (x *MkdirAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirAllRequest.ProtoReflect.Descriptor instead.
 func (*MkdirAllRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{52}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MkdirAllRequest) GetWorkspace() *WorkspaceKey {
@@ -3509,7 +3600,7 @@ type MkdirAllResponse struct {
 
 func (x *MkdirAllResponse) Reset() {
 	*x = MkdirAllResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[53]
+	mi := &file_berthv1_berth_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3612,7 @@ func (x *MkdirAllResponse) String() string {
 func (*MkdirAllResponse) ProtoMessage() {}
 
 func (x *MkdirAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[53]
+	mi := &file_berthv1_berth_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3625,7 @@ func (x *MkdirAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirAllResponse.ProtoReflect.Descriptor instead.
 func (*MkdirAllResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{53}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{55}
 }
 
 type RemoveRequest struct {
@@ -3547,7 +3638,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[54]
+	mi := &file_berthv1_berth_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3650,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[54]
+	mi := &file_berthv1_berth_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3663,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{54}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveRequest) GetWorkspace() *WorkspaceKey {
@@ -3597,7 +3688,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[55]
+	mi := &file_berthv1_berth_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3609,7 +3700,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[55]
+	mi := &file_berthv1_berth_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3713,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{55}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{57}
 }
 
 type RenameRequest struct {
@@ -3636,7 +3727,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[56]
+	mi := &file_berthv1_berth_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3739,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[56]
+	mi := &file_berthv1_berth_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3752,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{56}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RenameRequest) GetWorkspace() *WorkspaceKey {
@@ -3693,7 +3784,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[57]
+	mi := &file_berthv1_berth_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3796,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[57]
+	mi := &file_berthv1_berth_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3809,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{57}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{59}
 }
 
 type SymlinkRequest struct {
@@ -3732,7 +3823,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[58]
+	mi := &file_berthv1_berth_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3835,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[58]
+	mi := &file_berthv1_berth_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3848,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{58}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SymlinkRequest) GetWorkspace() *WorkspaceKey {
@@ -3789,7 +3880,7 @@ type SymlinkResponse struct {
 
 func (x *SymlinkResponse) Reset() {
 	*x = SymlinkResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[59]
+	mi := &file_berthv1_berth_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +3892,7 @@ func (x *SymlinkResponse) String() string {
 func (*SymlinkResponse) ProtoMessage() {}
 
 func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[59]
+	mi := &file_berthv1_berth_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +3905,7 @@ func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkResponse.ProtoReflect.Descriptor instead.
 func (*SymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{59}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{61}
 }
 
 type ReadlinkRequest struct {
@@ -3827,7 +3918,7 @@ type ReadlinkRequest struct {
 
 func (x *ReadlinkRequest) Reset() {
 	*x = ReadlinkRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[60]
+	mi := &file_berthv1_berth_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3839,7 +3930,7 @@ func (x *ReadlinkRequest) String() string {
 func (*ReadlinkRequest) ProtoMessage() {}
 
 func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[60]
+	mi := &file_berthv1_berth_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3852,7 +3943,7 @@ func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkRequest.ProtoReflect.Descriptor instead.
 func (*ReadlinkRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{60}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReadlinkRequest) GetWorkspace() *WorkspaceKey {
@@ -3878,7 +3969,7 @@ type ReadlinkResponse struct {
 
 func (x *ReadlinkResponse) Reset() {
 	*x = ReadlinkResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[61]
+	mi := &file_berthv1_berth_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +3981,7 @@ func (x *ReadlinkResponse) String() string {
 func (*ReadlinkResponse) ProtoMessage() {}
 
 func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[61]
+	mi := &file_berthv1_berth_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +3994,7 @@ func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadlinkResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{61}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReadlinkResponse) GetTarget() []byte {
@@ -3924,7 +4015,7 @@ type ChmodRequest struct {
 
 func (x *ChmodRequest) Reset() {
 	*x = ChmodRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[62]
+	mi := &file_berthv1_berth_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4027,7 @@ func (x *ChmodRequest) String() string {
 func (*ChmodRequest) ProtoMessage() {}
 
 func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[62]
+	mi := &file_berthv1_berth_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4040,7 @@ func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodRequest.ProtoReflect.Descriptor instead.
 func (*ChmodRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{62}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ChmodRequest) GetWorkspace() *WorkspaceKey {
@@ -3981,7 +4072,7 @@ type ChmodResponse struct {
 
 func (x *ChmodResponse) Reset() {
 	*x = ChmodResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[63]
+	mi := &file_berthv1_berth_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4084,7 @@ func (x *ChmodResponse) String() string {
 func (*ChmodResponse) ProtoMessage() {}
 
 func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[63]
+	mi := &file_berthv1_berth_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4097,7 @@ func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodResponse.ProtoReflect.Descriptor instead.
 func (*ChmodResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{63}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{65}
 }
 
 type ChtimesRequest struct {
@@ -4020,7 +4111,7 @@ type ChtimesRequest struct {
 
 func (x *ChtimesRequest) Reset() {
 	*x = ChtimesRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[64]
+	mi := &file_berthv1_berth_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4032,7 +4123,7 @@ func (x *ChtimesRequest) String() string {
 func (*ChtimesRequest) ProtoMessage() {}
 
 func (x *ChtimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[64]
+	mi := &file_berthv1_berth_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +4136,7 @@ func (x *ChtimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChtimesRequest.ProtoReflect.Descriptor instead.
 func (*ChtimesRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{64}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ChtimesRequest) GetWorkspace() *WorkspaceKey {
@@ -4077,7 +4168,7 @@ type ChtimesResponse struct {
 
 func (x *ChtimesResponse) Reset() {
 	*x = ChtimesResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[65]
+	mi := &file_berthv1_berth_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4180,7 @@ func (x *ChtimesResponse) String() string {
 func (*ChtimesResponse) ProtoMessage() {}
 
 func (x *ChtimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[65]
+	mi := &file_berthv1_berth_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4193,7 @@ func (x *ChtimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChtimesResponse.ProtoReflect.Descriptor instead.
 func (*ChtimesResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{65}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{67}
 }
 
 type RealPathRequest struct {
@@ -4115,7 +4206,7 @@ type RealPathRequest struct {
 
 func (x *RealPathRequest) Reset() {
 	*x = RealPathRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[66]
+	mi := &file_berthv1_berth_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4218,7 @@ func (x *RealPathRequest) String() string {
 func (*RealPathRequest) ProtoMessage() {}
 
 func (x *RealPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[66]
+	mi := &file_berthv1_berth_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4140,7 +4231,7 @@ func (x *RealPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealPathRequest.ProtoReflect.Descriptor instead.
 func (*RealPathRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{66}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RealPathRequest) GetWorkspace() *WorkspaceKey {
@@ -4166,7 +4257,7 @@ type RealPathResponse struct {
 
 func (x *RealPathResponse) Reset() {
 	*x = RealPathResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[67]
+	mi := &file_berthv1_berth_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4269,7 @@ func (x *RealPathResponse) String() string {
 func (*RealPathResponse) ProtoMessage() {}
 
 func (x *RealPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[67]
+	mi := &file_berthv1_berth_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4282,7 @@ func (x *RealPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealPathResponse.ProtoReflect.Descriptor instead.
 func (*RealPathResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{67}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RealPathResponse) GetPath() []byte {
@@ -4226,7 +4317,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[68]
+	mi := &file_berthv1_berth_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4329,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[68]
+	mi := &file_berthv1_berth_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4342,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{68}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ErrorDetail) GetMessage() []byte {
@@ -4317,7 +4408,7 @@ type PathDetail struct {
 
 func (x *PathDetail) Reset() {
 	*x = PathDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[69]
+	mi := &file_berthv1_berth_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4420,7 @@ func (x *PathDetail) String() string {
 func (*PathDetail) ProtoMessage() {}
 
 func (x *PathDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[69]
+	mi := &file_berthv1_berth_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4433,7 @@ func (x *PathDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathDetail.ProtoReflect.Descriptor instead.
 func (*PathDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{69}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PathDetail) GetOp() []byte {
@@ -4385,7 +4476,7 @@ type TimeoutDetail struct {
 
 func (x *TimeoutDetail) Reset() {
 	*x = TimeoutDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[70]
+	mi := &file_berthv1_berth_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4488,7 @@ func (x *TimeoutDetail) String() string {
 func (*TimeoutDetail) ProtoMessage() {}
 
 func (x *TimeoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[70]
+	mi := &file_berthv1_berth_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4501,7 @@ func (x *TimeoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeoutDetail.ProtoReflect.Descriptor instead.
 func (*TimeoutDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{70}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TimeoutDetail) GetTimeoutNs() int64 {
@@ -4444,7 +4535,7 @@ type OutputLimitDetail struct {
 
 func (x *OutputLimitDetail) Reset() {
 	*x = OutputLimitDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[71]
+	mi := &file_berthv1_berth_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4547,7 @@ func (x *OutputLimitDetail) String() string {
 func (*OutputLimitDetail) ProtoMessage() {}
 
 func (x *OutputLimitDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[71]
+	mi := &file_berthv1_berth_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4560,7 @@ func (x *OutputLimitDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLimitDetail.ProtoReflect.Descriptor instead.
 func (*OutputLimitDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{71}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *OutputLimitDetail) GetLimit() int64 {
@@ -4505,7 +4596,7 @@ type PluginDetail struct {
 
 func (x *PluginDetail) Reset() {
 	*x = PluginDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[72]
+	mi := &file_berthv1_berth_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4608,7 @@ func (x *PluginDetail) String() string {
 func (*PluginDetail) ProtoMessage() {}
 
 func (x *PluginDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[72]
+	mi := &file_berthv1_berth_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4621,7 @@ func (x *PluginDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginDetail.ProtoReflect.Descriptor instead.
 func (*PluginDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{72}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PluginDetail) GetProvider() []byte {
@@ -4625,10 +4716,11 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"2\n" +
 	"\x06EnvVar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"@\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"X\n" +
 	"\fWorkspaceKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
-	"\vincarnation\x18\x02 \x01(\fR\vincarnation\"\xcf\x01\n" +
+	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\bR\x06stored\"\xcf\x01\n" +
 	"\rCreateRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12;\n" +
@@ -4677,7 +4769,10 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_created\"K\n" +
+	"\b_created\"\x1d\n" +
+	"\vStopRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x0e\n" +
+	"\fStopResponse\"K\n" +
 	"\fSweepRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\"\n" +
 	"\rolder_than_ns\x18\x02 \x01(\x03R\volderThanNs\"A\n" +
@@ -4909,7 +5004,7 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06stderr\x18\x06 \x03(\fR\x06stderr\x12*\n" +
 	"\x11may_have_executed\x18\a \x01(\bR\x0fmayHaveExecuted\x12\x16\n" +
 	"\x06reason\x18\b \x01(\fR\x06reason\x12\x1c\n" +
-	"\tworkspace\x18\t \x01(\fR\tworkspace2\xf8\v\n" +
+	"\tworkspace\x18\t \x01(\fR\tworkspace2\xaf\f\n" +
 	"\bProvider\x12A\n" +
 	"\bDescribe\x12\x19.berth.v1.DescribeRequest\x1a\x1a.berth.v1.DescribeResponse\x12D\n" +
 	"\tConfigure\x12\x1a.berth.v1.ConfigureRequest\x1a\x1b.berth.v1.ConfigureResponse\x12;\n" +
@@ -4917,7 +5012,8 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06Attach\x12\x17.berth.v1.AttachRequest\x1a\x16.berth.v1.OpenResponse0\x01\x12>\n" +
 	"\aDestroy\x12\x18.berth.v1.DestroyRequest\x1a\x19.berth.v1.DestroyResponse\x127\n" +
 	"\x04List\x12\x15.berth.v1.ListRequest\x1a\x16.berth.v1.ListResponse0\x01\x128\n" +
-	"\x05Sweep\x12\x16.berth.v1.SweepRequest\x1a\x17.berth.v1.SweepResponse\x126\n" +
+	"\x05Sweep\x12\x16.berth.v1.SweepRequest\x1a\x17.berth.v1.SweepResponse\x125\n" +
+	"\x04Stop\x12\x15.berth.v1.StopRequest\x1a\x16.berth.v1.StopResponse\x126\n" +
 	"\x03Run\x12\x14.berth.v1.RunRequest\x1a\x15.berth.v1.RunResponse(\x010\x01\x12<\n" +
 	"\tAttachRun\x12\x14.berth.v1.RunRequest\x1a\x15.berth.v1.RunResponse(\x010\x01\x12>\n" +
 	"\aStopRun\x12\x18.berth.v1.StopRunRequest\x1a\x19.berth.v1.StopRunResponse\x12C\n" +
@@ -4948,7 +5044,7 @@ func file_berthv1_berth_proto_rawDescGZIP() []byte {
 	return file_berthv1_berth_proto_rawDescData
 }
 
-var file_berthv1_berth_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_berthv1_berth_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_berthv1_berth_proto_goTypes = []any{
 	(*DescribeRequest)(nil),   // 0: berth.v1.DescribeRequest
 	(*DescribeResponse)(nil),  // 1: berth.v1.DescribeResponse
@@ -4966,115 +5062,117 @@ var file_berthv1_berth_proto_goTypes = []any{
 	(*DestroyResponse)(nil),   // 13: berth.v1.DestroyResponse
 	(*ListRequest)(nil),       // 14: berth.v1.ListRequest
 	(*ListResponse)(nil),      // 15: berth.v1.ListResponse
-	(*SweepRequest)(nil),      // 16: berth.v1.SweepRequest
-	(*SweepResponse)(nil),     // 17: berth.v1.SweepResponse
-	(*Leftover)(nil),          // 18: berth.v1.Leftover
-	(*Time)(nil),              // 19: berth.v1.Time
-	(*RunRequest)(nil),        // 20: berth.v1.RunRequest
-	(*RunStart)(nil),          // 21: berth.v1.RunStart
-	(*RunAttach)(nil),         // 22: berth.v1.RunAttach
-	(*RunStdin)(nil),          // 23: berth.v1.RunStdin
-	(*RunStdinEnd)(nil),       // 24: berth.v1.RunStdinEnd
-	(*RunSignal)(nil),         // 25: berth.v1.RunSignal
-	(*RunStop)(nil),           // 26: berth.v1.RunStop
-	(*RunTaken)(nil),          // 27: berth.v1.RunTaken
-	(*RunResponse)(nil),       // 28: berth.v1.RunResponse
-	(*RunStarted)(nil),        // 29: berth.v1.RunStarted
-	(*RunAttached)(nil),       // 30: berth.v1.RunAttached
-	(*RunOutput)(nil),         // 31: berth.v1.RunOutput
-	(*RunStdinTaken)(nil),     // 32: berth.v1.RunStdinTaken
-	(*RunSignalResult)(nil),   // 33: berth.v1.RunSignalResult
-	(*RunOutcome)(nil),        // 34: berth.v1.RunOutcome
-	(*Exited)(nil),            // 35: berth.v1.Exited
-	(*StopRunRequest)(nil),    // 36: berth.v1.StopRunRequest
-	(*StopRunResponse)(nil),   // 37: berth.v1.StopRunResponse
-	(*ListRunsRequest)(nil),   // 38: berth.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),  // 39: berth.v1.ListRunsResponse
-	(*FileInfo)(nil),          // 40: berth.v1.FileInfo
-	(*ReadFileRequest)(nil),   // 41: berth.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),  // 42: berth.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),  // 43: berth.v1.WriteFileRequest
-	(*WriteFileStart)(nil),    // 44: berth.v1.WriteFileStart
-	(*WriteFileResponse)(nil), // 45: berth.v1.WriteFileResponse
-	(*StatRequest)(nil),       // 46: berth.v1.StatRequest
-	(*StatResponse)(nil),      // 47: berth.v1.StatResponse
-	(*LstatRequest)(nil),      // 48: berth.v1.LstatRequest
-	(*LstatResponse)(nil),     // 49: berth.v1.LstatResponse
-	(*ReadDirRequest)(nil),    // 50: berth.v1.ReadDirRequest
-	(*ReadDirResponse)(nil),   // 51: berth.v1.ReadDirResponse
-	(*MkdirAllRequest)(nil),   // 52: berth.v1.MkdirAllRequest
-	(*MkdirAllResponse)(nil),  // 53: berth.v1.MkdirAllResponse
-	(*RemoveRequest)(nil),     // 54: berth.v1.RemoveRequest
-	(*RemoveResponse)(nil),    // 55: berth.v1.RemoveResponse
-	(*RenameRequest)(nil),     // 56: berth.v1.RenameRequest
-	(*RenameResponse)(nil),    // 57: berth.v1.RenameResponse
-	(*SymlinkRequest)(nil),    // 58: berth.v1.SymlinkRequest
-	(*SymlinkResponse)(nil),   // 59: berth.v1.SymlinkResponse
-	(*ReadlinkRequest)(nil),   // 60: berth.v1.ReadlinkRequest
-	(*ReadlinkResponse)(nil),  // 61: berth.v1.ReadlinkResponse
-	(*ChmodRequest)(nil),      // 62: berth.v1.ChmodRequest
-	(*ChmodResponse)(nil),     // 63: berth.v1.ChmodResponse
-	(*ChtimesRequest)(nil),    // 64: berth.v1.ChtimesRequest
-	(*ChtimesResponse)(nil),   // 65: berth.v1.ChtimesResponse
-	(*RealPathRequest)(nil),   // 66: berth.v1.RealPathRequest
-	(*RealPathResponse)(nil),  // 67: berth.v1.RealPathResponse
-	(*ErrorDetail)(nil),       // 68: berth.v1.ErrorDetail
-	(*PathDetail)(nil),        // 69: berth.v1.PathDetail
-	(*TimeoutDetail)(nil),     // 70: berth.v1.TimeoutDetail
-	(*OutputLimitDetail)(nil), // 71: berth.v1.OutputLimitDetail
-	(*PluginDetail)(nil),      // 72: berth.v1.PluginDetail
-	nil,                       // 73: berth.v1.CreateRequest.LabelsEntry
-	nil,                       // 74: berth.v1.ListRequest.LabelsEntry
-	nil,                       // 75: berth.v1.ListResponse.LabelsEntry
-	nil,                       // 76: berth.v1.ListResponse.DetailsEntry
+	(*StopRequest)(nil),       // 16: berth.v1.StopRequest
+	(*StopResponse)(nil),      // 17: berth.v1.StopResponse
+	(*SweepRequest)(nil),      // 18: berth.v1.SweepRequest
+	(*SweepResponse)(nil),     // 19: berth.v1.SweepResponse
+	(*Leftover)(nil),          // 20: berth.v1.Leftover
+	(*Time)(nil),              // 21: berth.v1.Time
+	(*RunRequest)(nil),        // 22: berth.v1.RunRequest
+	(*RunStart)(nil),          // 23: berth.v1.RunStart
+	(*RunAttach)(nil),         // 24: berth.v1.RunAttach
+	(*RunStdin)(nil),          // 25: berth.v1.RunStdin
+	(*RunStdinEnd)(nil),       // 26: berth.v1.RunStdinEnd
+	(*RunSignal)(nil),         // 27: berth.v1.RunSignal
+	(*RunStop)(nil),           // 28: berth.v1.RunStop
+	(*RunTaken)(nil),          // 29: berth.v1.RunTaken
+	(*RunResponse)(nil),       // 30: berth.v1.RunResponse
+	(*RunStarted)(nil),        // 31: berth.v1.RunStarted
+	(*RunAttached)(nil),       // 32: berth.v1.RunAttached
+	(*RunOutput)(nil),         // 33: berth.v1.RunOutput
+	(*RunStdinTaken)(nil),     // 34: berth.v1.RunStdinTaken
+	(*RunSignalResult)(nil),   // 35: berth.v1.RunSignalResult
+	(*RunOutcome)(nil),        // 36: berth.v1.RunOutcome
+	(*Exited)(nil),            // 37: berth.v1.Exited
+	(*StopRunRequest)(nil),    // 38: berth.v1.StopRunRequest
+	(*StopRunResponse)(nil),   // 39: berth.v1.StopRunResponse
+	(*ListRunsRequest)(nil),   // 40: berth.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),  // 41: berth.v1.ListRunsResponse
+	(*FileInfo)(nil),          // 42: berth.v1.FileInfo
+	(*ReadFileRequest)(nil),   // 43: berth.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),  // 44: berth.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),  // 45: berth.v1.WriteFileRequest
+	(*WriteFileStart)(nil),    // 46: berth.v1.WriteFileStart
+	(*WriteFileResponse)(nil), // 47: berth.v1.WriteFileResponse
+	(*StatRequest)(nil),       // 48: berth.v1.StatRequest
+	(*StatResponse)(nil),      // 49: berth.v1.StatResponse
+	(*LstatRequest)(nil),      // 50: berth.v1.LstatRequest
+	(*LstatResponse)(nil),     // 51: berth.v1.LstatResponse
+	(*ReadDirRequest)(nil),    // 52: berth.v1.ReadDirRequest
+	(*ReadDirResponse)(nil),   // 53: berth.v1.ReadDirResponse
+	(*MkdirAllRequest)(nil),   // 54: berth.v1.MkdirAllRequest
+	(*MkdirAllResponse)(nil),  // 55: berth.v1.MkdirAllResponse
+	(*RemoveRequest)(nil),     // 56: berth.v1.RemoveRequest
+	(*RemoveResponse)(nil),    // 57: berth.v1.RemoveResponse
+	(*RenameRequest)(nil),     // 58: berth.v1.RenameRequest
+	(*RenameResponse)(nil),    // 59: berth.v1.RenameResponse
+	(*SymlinkRequest)(nil),    // 60: berth.v1.SymlinkRequest
+	(*SymlinkResponse)(nil),   // 61: berth.v1.SymlinkResponse
+	(*ReadlinkRequest)(nil),   // 62: berth.v1.ReadlinkRequest
+	(*ReadlinkResponse)(nil),  // 63: berth.v1.ReadlinkResponse
+	(*ChmodRequest)(nil),      // 64: berth.v1.ChmodRequest
+	(*ChmodResponse)(nil),     // 65: berth.v1.ChmodResponse
+	(*ChtimesRequest)(nil),    // 66: berth.v1.ChtimesRequest
+	(*ChtimesResponse)(nil),   // 67: berth.v1.ChtimesResponse
+	(*RealPathRequest)(nil),   // 68: berth.v1.RealPathRequest
+	(*RealPathResponse)(nil),  // 69: berth.v1.RealPathResponse
+	(*ErrorDetail)(nil),       // 70: berth.v1.ErrorDetail
+	(*PathDetail)(nil),        // 71: berth.v1.PathDetail
+	(*TimeoutDetail)(nil),     // 72: berth.v1.TimeoutDetail
+	(*OutputLimitDetail)(nil), // 73: berth.v1.OutputLimitDetail
+	(*PluginDetail)(nil),      // 74: berth.v1.PluginDetail
+	nil,                       // 75: berth.v1.CreateRequest.LabelsEntry
+	nil,                       // 76: berth.v1.ListRequest.LabelsEntry
+	nil,                       // 77: berth.v1.ListResponse.LabelsEntry
+	nil,                       // 78: berth.v1.ListResponse.DetailsEntry
 }
 var file_berthv1_berth_proto_depIdxs = []int32{
 	5,  // 0: berth.v1.ConfigureRequest.environment:type_name -> berth.v1.EnvVar
 	4,  // 1: berth.v1.ConfigureResponse.deviations:type_name -> berth.v1.Deviation
-	73, // 2: berth.v1.CreateRequest.labels:type_name -> berth.v1.CreateRequest.LabelsEntry
+	75, // 2: berth.v1.CreateRequest.labels:type_name -> berth.v1.CreateRequest.LabelsEntry
 	6,  // 3: berth.v1.AttachRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	10, // 4: berth.v1.OpenResponse.progress:type_name -> berth.v1.Progress
 	11, // 5: berth.v1.OpenResponse.opened:type_name -> berth.v1.Opened
-	74, // 6: berth.v1.ListRequest.labels:type_name -> berth.v1.ListRequest.LabelsEntry
-	75, // 7: berth.v1.ListResponse.labels:type_name -> berth.v1.ListResponse.LabelsEntry
-	19, // 8: berth.v1.ListResponse.created:type_name -> berth.v1.Time
-	76, // 9: berth.v1.ListResponse.details:type_name -> berth.v1.ListResponse.DetailsEntry
-	18, // 10: berth.v1.SweepResponse.leftovers:type_name -> berth.v1.Leftover
-	21, // 11: berth.v1.RunRequest.start:type_name -> berth.v1.RunStart
-	22, // 12: berth.v1.RunRequest.attach:type_name -> berth.v1.RunAttach
-	23, // 13: berth.v1.RunRequest.stdin:type_name -> berth.v1.RunStdin
-	24, // 14: berth.v1.RunRequest.stdin_end:type_name -> berth.v1.RunStdinEnd
-	25, // 15: berth.v1.RunRequest.signal:type_name -> berth.v1.RunSignal
-	26, // 16: berth.v1.RunRequest.stop:type_name -> berth.v1.RunStop
-	27, // 17: berth.v1.RunRequest.taken:type_name -> berth.v1.RunTaken
+	76, // 6: berth.v1.ListRequest.labels:type_name -> berth.v1.ListRequest.LabelsEntry
+	77, // 7: berth.v1.ListResponse.labels:type_name -> berth.v1.ListResponse.LabelsEntry
+	21, // 8: berth.v1.ListResponse.created:type_name -> berth.v1.Time
+	78, // 9: berth.v1.ListResponse.details:type_name -> berth.v1.ListResponse.DetailsEntry
+	20, // 10: berth.v1.SweepResponse.leftovers:type_name -> berth.v1.Leftover
+	23, // 11: berth.v1.RunRequest.start:type_name -> berth.v1.RunStart
+	24, // 12: berth.v1.RunRequest.attach:type_name -> berth.v1.RunAttach
+	25, // 13: berth.v1.RunRequest.stdin:type_name -> berth.v1.RunStdin
+	26, // 14: berth.v1.RunRequest.stdin_end:type_name -> berth.v1.RunStdinEnd
+	27, // 15: berth.v1.RunRequest.signal:type_name -> berth.v1.RunSignal
+	28, // 16: berth.v1.RunRequest.stop:type_name -> berth.v1.RunStop
+	29, // 17: berth.v1.RunRequest.taken:type_name -> berth.v1.RunTaken
 	6,  // 18: berth.v1.RunStart.workspace:type_name -> berth.v1.WorkspaceKey
 	5,  // 19: berth.v1.RunStart.env:type_name -> berth.v1.EnvVar
 	6,  // 20: berth.v1.RunAttach.workspace:type_name -> berth.v1.WorkspaceKey
-	29, // 21: berth.v1.RunResponse.started:type_name -> berth.v1.RunStarted
-	30, // 22: berth.v1.RunResponse.attached:type_name -> berth.v1.RunAttached
-	31, // 23: berth.v1.RunResponse.stdout:type_name -> berth.v1.RunOutput
-	31, // 24: berth.v1.RunResponse.stderr:type_name -> berth.v1.RunOutput
-	32, // 25: berth.v1.RunResponse.stdin_taken:type_name -> berth.v1.RunStdinTaken
-	33, // 26: berth.v1.RunResponse.signal_result:type_name -> berth.v1.RunSignalResult
-	34, // 27: berth.v1.RunResponse.outcome:type_name -> berth.v1.RunOutcome
-	68, // 28: berth.v1.RunSignalResult.error:type_name -> berth.v1.ErrorDetail
-	35, // 29: berth.v1.RunOutcome.exited:type_name -> berth.v1.Exited
-	68, // 30: berth.v1.RunOutcome.error:type_name -> berth.v1.ErrorDetail
+	31, // 21: berth.v1.RunResponse.started:type_name -> berth.v1.RunStarted
+	32, // 22: berth.v1.RunResponse.attached:type_name -> berth.v1.RunAttached
+	33, // 23: berth.v1.RunResponse.stdout:type_name -> berth.v1.RunOutput
+	33, // 24: berth.v1.RunResponse.stderr:type_name -> berth.v1.RunOutput
+	34, // 25: berth.v1.RunResponse.stdin_taken:type_name -> berth.v1.RunStdinTaken
+	35, // 26: berth.v1.RunResponse.signal_result:type_name -> berth.v1.RunSignalResult
+	36, // 27: berth.v1.RunResponse.outcome:type_name -> berth.v1.RunOutcome
+	70, // 28: berth.v1.RunSignalResult.error:type_name -> berth.v1.ErrorDetail
+	37, // 29: berth.v1.RunOutcome.exited:type_name -> berth.v1.Exited
+	70, // 30: berth.v1.RunOutcome.error:type_name -> berth.v1.ErrorDetail
 	6,  // 31: berth.v1.StopRunRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	6,  // 32: berth.v1.ListRunsRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	19, // 33: berth.v1.ListRunsResponse.started:type_name -> berth.v1.Time
-	19, // 34: berth.v1.FileInfo.mod_time:type_name -> berth.v1.Time
+	21, // 33: berth.v1.ListRunsResponse.started:type_name -> berth.v1.Time
+	21, // 34: berth.v1.FileInfo.mod_time:type_name -> berth.v1.Time
 	6,  // 35: berth.v1.ReadFileRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	40, // 36: berth.v1.ReadFileResponse.info:type_name -> berth.v1.FileInfo
-	44, // 37: berth.v1.WriteFileRequest.start:type_name -> berth.v1.WriteFileStart
+	42, // 36: berth.v1.ReadFileResponse.info:type_name -> berth.v1.FileInfo
+	46, // 37: berth.v1.WriteFileRequest.start:type_name -> berth.v1.WriteFileStart
 	6,  // 38: berth.v1.WriteFileStart.workspace:type_name -> berth.v1.WorkspaceKey
-	19, // 39: berth.v1.WriteFileStart.mod_time:type_name -> berth.v1.Time
+	21, // 39: berth.v1.WriteFileStart.mod_time:type_name -> berth.v1.Time
 	6,  // 40: berth.v1.StatRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	40, // 41: berth.v1.StatResponse.info:type_name -> berth.v1.FileInfo
+	42, // 41: berth.v1.StatResponse.info:type_name -> berth.v1.FileInfo
 	6,  // 42: berth.v1.LstatRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	40, // 43: berth.v1.LstatResponse.info:type_name -> berth.v1.FileInfo
+	42, // 43: berth.v1.LstatResponse.info:type_name -> berth.v1.FileInfo
 	6,  // 44: berth.v1.ReadDirRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	40, // 45: berth.v1.ReadDirResponse.entries:type_name -> berth.v1.FileInfo
+	42, // 45: berth.v1.ReadDirResponse.entries:type_name -> berth.v1.FileInfo
 	6,  // 46: berth.v1.MkdirAllRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	6,  // 47: berth.v1.RemoveRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	6,  // 48: berth.v1.RenameRequest.workspace:type_name -> berth.v1.WorkspaceKey
@@ -5082,62 +5180,64 @@ var file_berthv1_berth_proto_depIdxs = []int32{
 	6,  // 50: berth.v1.ReadlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	6,  // 51: berth.v1.ChmodRequest.workspace:type_name -> berth.v1.WorkspaceKey
 	6,  // 52: berth.v1.ChtimesRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	19, // 53: berth.v1.ChtimesRequest.mod_time:type_name -> berth.v1.Time
+	21, // 53: berth.v1.ChtimesRequest.mod_time:type_name -> berth.v1.Time
 	6,  // 54: berth.v1.RealPathRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	69, // 55: berth.v1.ErrorDetail.path:type_name -> berth.v1.PathDetail
-	70, // 56: berth.v1.ErrorDetail.timeout:type_name -> berth.v1.TimeoutDetail
-	71, // 57: berth.v1.ErrorDetail.output_limit:type_name -> berth.v1.OutputLimitDetail
-	72, // 58: berth.v1.ErrorDetail.plugin:type_name -> berth.v1.PluginDetail
+	71, // 55: berth.v1.ErrorDetail.path:type_name -> berth.v1.PathDetail
+	72, // 56: berth.v1.ErrorDetail.timeout:type_name -> berth.v1.TimeoutDetail
+	73, // 57: berth.v1.ErrorDetail.output_limit:type_name -> berth.v1.OutputLimitDetail
+	74, // 58: berth.v1.ErrorDetail.plugin:type_name -> berth.v1.PluginDetail
 	0,  // 59: berth.v1.Provider.Describe:input_type -> berth.v1.DescribeRequest
 	2,  // 60: berth.v1.Provider.Configure:input_type -> berth.v1.ConfigureRequest
 	7,  // 61: berth.v1.Provider.Create:input_type -> berth.v1.CreateRequest
 	8,  // 62: berth.v1.Provider.Attach:input_type -> berth.v1.AttachRequest
 	12, // 63: berth.v1.Provider.Destroy:input_type -> berth.v1.DestroyRequest
 	14, // 64: berth.v1.Provider.List:input_type -> berth.v1.ListRequest
-	16, // 65: berth.v1.Provider.Sweep:input_type -> berth.v1.SweepRequest
-	20, // 66: berth.v1.Provider.Run:input_type -> berth.v1.RunRequest
-	20, // 67: berth.v1.Provider.AttachRun:input_type -> berth.v1.RunRequest
-	36, // 68: berth.v1.Provider.StopRun:input_type -> berth.v1.StopRunRequest
-	38, // 69: berth.v1.Provider.ListRuns:input_type -> berth.v1.ListRunsRequest
-	41, // 70: berth.v1.Provider.ReadFile:input_type -> berth.v1.ReadFileRequest
-	43, // 71: berth.v1.Provider.WriteFile:input_type -> berth.v1.WriteFileRequest
-	46, // 72: berth.v1.Provider.Stat:input_type -> berth.v1.StatRequest
-	48, // 73: berth.v1.Provider.Lstat:input_type -> berth.v1.LstatRequest
-	50, // 74: berth.v1.Provider.ReadDir:input_type -> berth.v1.ReadDirRequest
-	52, // 75: berth.v1.Provider.MkdirAll:input_type -> berth.v1.MkdirAllRequest
-	54, // 76: berth.v1.Provider.Remove:input_type -> berth.v1.RemoveRequest
-	56, // 77: berth.v1.Provider.Rename:input_type -> berth.v1.RenameRequest
-	58, // 78: berth.v1.Provider.Symlink:input_type -> berth.v1.SymlinkRequest
-	60, // 79: berth.v1.Provider.Readlink:input_type -> berth.v1.ReadlinkRequest
-	62, // 80: berth.v1.Provider.Chmod:input_type -> berth.v1.ChmodRequest
-	64, // 81: berth.v1.Provider.Chtimes:input_type -> berth.v1.ChtimesRequest
-	66, // 82: berth.v1.Provider.RealPath:input_type -> berth.v1.RealPathRequest
-	1,  // 83: berth.v1.Provider.Describe:output_type -> berth.v1.DescribeResponse
-	3,  // 84: berth.v1.Provider.Configure:output_type -> berth.v1.ConfigureResponse
-	9,  // 85: berth.v1.Provider.Create:output_type -> berth.v1.OpenResponse
-	9,  // 86: berth.v1.Provider.Attach:output_type -> berth.v1.OpenResponse
-	13, // 87: berth.v1.Provider.Destroy:output_type -> berth.v1.DestroyResponse
-	15, // 88: berth.v1.Provider.List:output_type -> berth.v1.ListResponse
-	17, // 89: berth.v1.Provider.Sweep:output_type -> berth.v1.SweepResponse
-	28, // 90: berth.v1.Provider.Run:output_type -> berth.v1.RunResponse
-	28, // 91: berth.v1.Provider.AttachRun:output_type -> berth.v1.RunResponse
-	37, // 92: berth.v1.Provider.StopRun:output_type -> berth.v1.StopRunResponse
-	39, // 93: berth.v1.Provider.ListRuns:output_type -> berth.v1.ListRunsResponse
-	42, // 94: berth.v1.Provider.ReadFile:output_type -> berth.v1.ReadFileResponse
-	45, // 95: berth.v1.Provider.WriteFile:output_type -> berth.v1.WriteFileResponse
-	47, // 96: berth.v1.Provider.Stat:output_type -> berth.v1.StatResponse
-	49, // 97: berth.v1.Provider.Lstat:output_type -> berth.v1.LstatResponse
-	51, // 98: berth.v1.Provider.ReadDir:output_type -> berth.v1.ReadDirResponse
-	53, // 99: berth.v1.Provider.MkdirAll:output_type -> berth.v1.MkdirAllResponse
-	55, // 100: berth.v1.Provider.Remove:output_type -> berth.v1.RemoveResponse
-	57, // 101: berth.v1.Provider.Rename:output_type -> berth.v1.RenameResponse
-	59, // 102: berth.v1.Provider.Symlink:output_type -> berth.v1.SymlinkResponse
-	61, // 103: berth.v1.Provider.Readlink:output_type -> berth.v1.ReadlinkResponse
-	63, // 104: berth.v1.Provider.Chmod:output_type -> berth.v1.ChmodResponse
-	65, // 105: berth.v1.Provider.Chtimes:output_type -> berth.v1.ChtimesResponse
-	67, // 106: berth.v1.Provider.RealPath:output_type -> berth.v1.RealPathResponse
-	83, // [83:107] is the sub-list for method output_type
-	59, // [59:83] is the sub-list for method input_type
+	18, // 65: berth.v1.Provider.Sweep:input_type -> berth.v1.SweepRequest
+	16, // 66: berth.v1.Provider.Stop:input_type -> berth.v1.StopRequest
+	22, // 67: berth.v1.Provider.Run:input_type -> berth.v1.RunRequest
+	22, // 68: berth.v1.Provider.AttachRun:input_type -> berth.v1.RunRequest
+	38, // 69: berth.v1.Provider.StopRun:input_type -> berth.v1.StopRunRequest
+	40, // 70: berth.v1.Provider.ListRuns:input_type -> berth.v1.ListRunsRequest
+	43, // 71: berth.v1.Provider.ReadFile:input_type -> berth.v1.ReadFileRequest
+	45, // 72: berth.v1.Provider.WriteFile:input_type -> berth.v1.WriteFileRequest
+	48, // 73: berth.v1.Provider.Stat:input_type -> berth.v1.StatRequest
+	50, // 74: berth.v1.Provider.Lstat:input_type -> berth.v1.LstatRequest
+	52, // 75: berth.v1.Provider.ReadDir:input_type -> berth.v1.ReadDirRequest
+	54, // 76: berth.v1.Provider.MkdirAll:input_type -> berth.v1.MkdirAllRequest
+	56, // 77: berth.v1.Provider.Remove:input_type -> berth.v1.RemoveRequest
+	58, // 78: berth.v1.Provider.Rename:input_type -> berth.v1.RenameRequest
+	60, // 79: berth.v1.Provider.Symlink:input_type -> berth.v1.SymlinkRequest
+	62, // 80: berth.v1.Provider.Readlink:input_type -> berth.v1.ReadlinkRequest
+	64, // 81: berth.v1.Provider.Chmod:input_type -> berth.v1.ChmodRequest
+	66, // 82: berth.v1.Provider.Chtimes:input_type -> berth.v1.ChtimesRequest
+	68, // 83: berth.v1.Provider.RealPath:input_type -> berth.v1.RealPathRequest
+	1,  // 84: berth.v1.Provider.Describe:output_type -> berth.v1.DescribeResponse
+	3,  // 85: berth.v1.Provider.Configure:output_type -> berth.v1.ConfigureResponse
+	9,  // 86: berth.v1.Provider.Create:output_type -> berth.v1.OpenResponse
+	9,  // 87: berth.v1.Provider.Attach:output_type -> berth.v1.OpenResponse
+	13, // 88: berth.v1.Provider.Destroy:output_type -> berth.v1.DestroyResponse
+	15, // 89: berth.v1.Provider.List:output_type -> berth.v1.ListResponse
+	19, // 90: berth.v1.Provider.Sweep:output_type -> berth.v1.SweepResponse
+	17, // 91: berth.v1.Provider.Stop:output_type -> berth.v1.StopResponse
+	30, // 92: berth.v1.Provider.Run:output_type -> berth.v1.RunResponse
+	30, // 93: berth.v1.Provider.AttachRun:output_type -> berth.v1.RunResponse
+	39, // 94: berth.v1.Provider.StopRun:output_type -> berth.v1.StopRunResponse
+	41, // 95: berth.v1.Provider.ListRuns:output_type -> berth.v1.ListRunsResponse
+	44, // 96: berth.v1.Provider.ReadFile:output_type -> berth.v1.ReadFileResponse
+	47, // 97: berth.v1.Provider.WriteFile:output_type -> berth.v1.WriteFileResponse
+	49, // 98: berth.v1.Provider.Stat:output_type -> berth.v1.StatResponse
+	51, // 99: berth.v1.Provider.Lstat:output_type -> berth.v1.LstatResponse
+	53, // 100: berth.v1.Provider.ReadDir:output_type -> berth.v1.ReadDirResponse
+	55, // 101: berth.v1.Provider.MkdirAll:output_type -> berth.v1.MkdirAllResponse
+	57, // 102: berth.v1.Provider.Remove:output_type -> berth.v1.RemoveResponse
+	59, // 103: berth.v1.Provider.Rename:output_type -> berth.v1.RenameResponse
+	61, // 104: berth.v1.Provider.Symlink:output_type -> berth.v1.SymlinkResponse
+	63, // 105: berth.v1.Provider.Readlink:output_type -> berth.v1.ReadlinkResponse
+	65, // 106: berth.v1.Provider.Chmod:output_type -> berth.v1.ChmodResponse
+	67, // 107: berth.v1.Provider.Chtimes:output_type -> berth.v1.ChtimesResponse
+	69, // 108: berth.v1.Provider.RealPath:output_type -> berth.v1.RealPathResponse
+	84, // [84:109] is the sub-list for method output_type
+	59, // [59:84] is the sub-list for method input_type
 	59, // [59:59] is the sub-list for extension type_name
 	59, // [59:59] is the sub-list for extension extendee
 	0,  // [0:59] is the sub-list for field type_name
@@ -5153,7 +5253,7 @@ func file_berthv1_berth_proto_init() {
 		(*OpenResponse_Opened)(nil),
 	}
 	file_berthv1_berth_proto_msgTypes[15].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[20].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[22].OneofWrappers = []any{
 		(*RunRequest_Start)(nil),
 		(*RunRequest_Attach)(nil),
 		(*RunRequest_Stdin)(nil),
@@ -5162,8 +5262,8 @@ func file_berthv1_berth_proto_init() {
 		(*RunRequest_Stop)(nil),
 		(*RunRequest_Taken)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[21].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[28].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[23].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[30].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Attached)(nil),
 		(*RunResponse_Stdout)(nil),
@@ -5172,31 +5272,31 @@ func file_berthv1_berth_proto_init() {
 		(*RunResponse_SignalResult)(nil),
 		(*RunResponse_Outcome)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[34].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[36].OneofWrappers = []any{
 		(*RunOutcome_Exited)(nil),
 		(*RunOutcome_Error)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[39].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[40].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[42].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[41].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[42].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[44].OneofWrappers = []any{
 		(*ReadFileResponse_Info)(nil),
 		(*ReadFileResponse_Data)(nil),
 		(*ReadFileResponse_End)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[43].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[45].OneofWrappers = []any{
 		(*WriteFileRequest_Start)(nil),
 		(*WriteFileRequest_Data)(nil),
 		(*WriteFileRequest_End)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[44].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[69].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[46].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[71].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berthv1_berth_proto_rawDesc), len(file_berthv1_berth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   77,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

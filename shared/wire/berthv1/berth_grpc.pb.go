@@ -56,6 +56,7 @@ const (
 	Provider_Destroy_FullMethodName   = "/berth.v1.Provider/Destroy"
 	Provider_List_FullMethodName      = "/berth.v1.Provider/List"
 	Provider_Sweep_FullMethodName     = "/berth.v1.Provider/Sweep"
+	Provider_Stop_FullMethodName      = "/berth.v1.Provider/Stop"
 	Provider_Run_FullMethodName       = "/berth.v1.Provider/Run"
 	Provider_AttachRun_FullMethodName = "/berth.v1.Provider/AttachRun"
 	Provider_StopRun_FullMethodName   = "/berth.v1.Provider/StopRun"
@@ -100,6 +101,10 @@ type ProviderClient interface {
 	// Sweep removes what the provider keeps beside its workspaces and nothing uses
 	// any more, such as images and volumes, and tells what that was.
 	Sweep(ctx context.Context, in *SweepRequest, opts ...grpc.CallOption) (*SweepResponse, error)
+	// Stop ends what runs in a workspace and keeps its files; the next call that names
+	// the workspace starts it again. One that is stopped already is success, one that
+	// is gone unavailable. Asked only of a provider that announced `stop`.
+	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopResponse, error)
 	// Run runs a command. The first message of the host is `start`; the last one
 	// of the plugin is `outcome`. See RunRequest.
 	Run(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunRequest, RunResponse], error)
@@ -233,6 +238,16 @@ func (c *providerClient) Sweep(ctx context.Context, in *SweepRequest, opts ...gr
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SweepResponse)
 	err := c.cc.Invoke(ctx, Provider_Sweep_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *providerClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopResponse)
+	err := c.cc.Invoke(ctx, Provider_Stop_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -470,6 +485,10 @@ type ProviderServer interface {
 	// Sweep removes what the provider keeps beside its workspaces and nothing uses
 	// any more, such as images and volumes, and tells what that was.
 	Sweep(context.Context, *SweepRequest) (*SweepResponse, error)
+	// Stop ends what runs in a workspace and keeps its files; the next call that names
+	// the workspace starts it again. One that is stopped already is success, one that
+	// is gone unavailable. Asked only of a provider that announced `stop`.
+	Stop(context.Context, *StopRequest) (*StopResponse, error)
 	// Run runs a command. The first message of the host is `start`; the last one
 	// of the plugin is `outcome`. See RunRequest.
 	Run(grpc.BidiStreamingServer[RunRequest, RunResponse]) error
@@ -532,6 +551,9 @@ func (UnimplementedProviderServer) List(*ListRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedProviderServer) Sweep(context.Context, *SweepRequest) (*SweepResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Sweep not implemented")
+}
+func (UnimplementedProviderServer) Stop(context.Context, *StopRequest) (*StopResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
 }
 func (UnimplementedProviderServer) Run(grpc.BidiStreamingServer[RunRequest, RunResponse]) error {
 	return status.Error(codes.Unimplemented, "method Run not implemented")
@@ -706,6 +728,24 @@ func _Provider_Sweep_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ProviderServer).Sweep(ctx, req.(*SweepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Provider_Stop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServer).Stop(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Provider_Stop_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServer).Stop(ctx, req.(*StopRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -984,6 +1024,10 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sweep",
 			Handler:    _Provider_Sweep_Handler,
+		},
+		{
+			MethodName: "Stop",
+			Handler:    _Provider_Stop_Handler,
 		},
 		{
 			MethodName: "StopRun",

@@ -66,7 +66,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	if logger == nil {
 		logger = hclog.NewNullLogger()
 	}
-	socket, err := listen(config.Socket, logger)
+	socket, err := listen(ctx, config.Socket, logger)
 	if err != nil {
 		return err
 	}

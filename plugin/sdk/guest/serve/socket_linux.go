@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -31,33 +30,29 @@ const (
 	maxPath = 107
 )
 
-// lookEvery is how often the guest sees whether its socket is in its place: a
-// command that cleans up too much may remove it, and nobody could come again.
-const lookEvery = 2 * time.Second
-
 // socket is the listener. It accepts the guest's own user and root alone, and no
 // more of them than can be served.
 type socket struct {
 	path   string
 	logger hclog.Logger
-	lock   *os.File // held for as long as the socket is served
 	slots  chan struct{}
 
 	mu     sync.Mutex
+	lock   *os.File // held for as long as the socket is served
 	bound  *net.UnixListener
 	place  os.FileInfo // of the socket that is bound
 	closed bool
 }
 
 // listen makes the socket, in place of one that a killed guest has left.
-func listen(path string, logger hclog.Logger) (*socket, error) {
+func listen(ctx context.Context, path string, logger hclog.Logger) (*socket, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("socket %s: its path is longer than %d bytes", path, maxPath)
 	}
 	if err := folder(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	lock, err := lockFile(path + ".lock")
+	lock, err := soleLock(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
@@ -92,24 +87,6 @@ func folder(dir string) error {
 	return nil
 }
 
-// lockFile takes the lock that one guest holds until it ends, however it does.
-func lockFile(path string) (*os.File, error) {
-	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, socketMode)
-	if err != nil {
-		return nil, fmt.Errorf("opening its lock: %w", err)
-	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = ErrServed
-	} else if err != nil {
-		err = fmt.Errorf("taking its lock: %w", err)
-	}
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	return lock, nil
-}
-
 func bind(path string) (*net.UnixListener, os.FileInfo, error) {
 	if err := os.RemoveAll(path); err != nil { // whatever it is: the folder is ours
 		return nil, nil, fmt.Errorf("removing a stale one: %w", err)
@@ -129,43 +106,6 @@ func bind(path string) (*net.UnixListener, os.FileInfo, error) {
 	return listener, place, nil
 }
 
-// keep puts the socket back into its place, should it be gone from there, until ctx
-// ends. Connections that are there are not touched.
-func (s *socket) keep(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := s.putBack(); err != nil {
-			s.logger.Warn("putting the socket back into its place", "error", err)
-		}
-	}
-}
-
-func (s *socket) putBack() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if there, err := os.Lstat(s.path); s.closed || err == nil && os.SameFile(there, s.place) {
-		return nil
-	}
-	if err := folder(filepath.Dir(s.path)); err != nil {
-		return err
-	}
-	bound, place, err := bind(s.path)
-	if err != nil {
-		return err
-	}
-	old := s.bound
-	s.bound, s.place = bound, place
-	old.SetUnlinkOnClose(false) // by its path, which is the new one's
-	s.logger.Warn("the socket was removed, or another put in its place: it is back")
-	return old.Close() // wakes Accept
-}
-
 func (s *socket) listener() (_ *net.UnixListener, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +115,8 @@ func (s *socket) listener() (_ *net.UnixListener, closed bool) {
 // close removes the socket and gives up the lock, in this order.
 func (s *socket) close() error { return errors.Join(s.Close(), s.lock.Close()) }
 
-// Close removes the socket. It may be called again.
+// Close removes the socket, if it is the one that is in its place. It may be called
+// again.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,6 +124,7 @@ func (s *socket) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.bound.SetUnlinkOnClose(isAt(s.path, s.place)) // by its path, which may be another one's
 	return s.bound.Close()
 }
 
