@@ -20,6 +20,9 @@ import (
 // none from being parsed.
 const maxConfigFile = 1 << 20
 
+// sectionGateway is the key whose value is another's: see [Config.Section].
+const sectionGateway = "gateway"
+
 // source is a configuration file: where in it each key stands.
 type source struct {
 	file  string
@@ -71,10 +74,11 @@ func (p Provider) explain(prefix string, err error) error {
 //	  notes:  {plugin: state, config: {store: "file:./notes.db"}}
 //
 // Keys of a provider are plugin, config, inherit_env, conventional_env and
-// start_timeout; beside providers and plugin_dirs there is data_dir. ${VAR} in a string is that variable of this process, ${VAR:-x}
-// has a default, $${ is a literal ${. Relative paths, and ~, begin at the file's
-// folder. Anchors, aliases and tags are refused. An error is a [*ConfigError]
-// unless the file cannot be read.
+// start_timeout; beside providers and plugin_dirs there are data_dir, and gateway,
+// which host/gateway reads: see [Config.Section]. ${VAR} in a string is that variable
+// of this process, ${VAR:-x} has a default, $${ is a literal ${. Relative paths, and
+// ~, begin at the file's folder. Anchors, aliases and tags are refused. An error is a
+// [*ConfigError] unless the file cannot be read.
 func LoadConfig(path string) (Config, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -136,8 +140,10 @@ func parseConfig(file, dir string, data []byte, lookup func(string) (string, boo
 				config.Providers[name], err = d.provider(path, value)
 				return err
 			})
+		case sectionGateway:
+			config.sections = map[string]Section{key: {d, dir, path, value}}
 		default:
-			return d.unknown(path, key, "plugin_dirs", "data_dir", "providers")
+			return d.unknown(path, key, "plugin_dirs", "data_dir", "providers", sectionGateway)
 		}
 		return err
 	})

@@ -50,6 +50,16 @@ type Config struct {
 	Logger hclog.Logger
 	// Deadlines bound the calls to plugins. Zero fields are defaults.
 	Deadlines Deadlines
+
+	sections map[string]Section // what LoadConfig left to others
+}
+
+// DataFolder is DataDir, or the user's data folder for Berth if that is empty.
+func (c Config) DataFolder() string {
+	if c.DataDir != "" {
+		return c.DataDir
+	}
+	return userDataDir()
 }
 
 // Provider is a configured instance of a plugin.
@@ -164,10 +174,7 @@ func New(config Config) (*Host, error) {
 	if h.dir, err = filepath.Abs(config.Dir); err != nil {
 		return nil, fmt.Errorf("host: finding the current directory: %w", err)
 	}
-	if h.dataDir = config.DataDir; h.dataDir == "" {
-		h.dataDir = userDataDir()
-	}
-	h.dataDir = resolvePath(h.dir, h.dataDir)
+	h.dataDir = resolvePath(h.dir, config.DataFolder())
 	for _, dir := range config.PluginDirs {
 		h.pluginDirs = append(h.pluginDirs, resolvePath(h.dir, dir))
 	}
