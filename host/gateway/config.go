@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type Config struct {
 	// Runtimes are what clients may ask for, by alias.
 	Runtimes map[string]Runtime
 	// DefaultRuntime is the alias for a session that names none. Empty is the only
-	// one that there is; where there are more, clients must name one.
+	// one that there is; where there are more, a client must name one.
 	DefaultRuntime string
 	// Store is where the records of sessions are kept: "sqlite:PATH", a file for
 	// this gateway alone, or "postgres://…", which several share.
@@ -100,6 +101,8 @@ const (
 // aliasName is what an alias looks like: the grammar of a session's id.
 var aliasName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
+const aliasFault = "is not named as an alias can be: want 1 to 64 of A-Z, a-z, 0-9, ., _ and -, the first a letter or digit"
+
 // complete fills in defaults, and checks what is there.
 func (c *Config) complete() error {
 	invalid := func(format string, args ...any) error {
@@ -111,8 +114,8 @@ func (c *Config) complete() error {
 	if fault := tokenFault(c.Token); fault != "" {
 		return invalid("the token %s", fault)
 	}
-	if c.Store == "" {
-		return invalid("no store: want sqlite:PATH or postgres://…")
+	if fault := storeFault(c.Store); fault != "" {
+		return invalid("the store: %s", fault)
 	}
 	if len(c.Runtimes) == 0 {
 		return invalid("no runtimes: clients could open nothing")
@@ -120,7 +123,7 @@ func (c *Config) complete() error {
 	c.Runtimes = maps.Clone(c.Runtimes)
 	for alias, runtime := range c.Runtimes {
 		if !aliasName.MatchString(alias) {
-			return invalid("the runtime %q: an alias is 1 to 64 of A-Z, a-z, 0-9, ., _ and -, the first a letter or digit", alias)
+			return invalid("the runtime %q %s", alias, aliasFault)
 		}
 		if runtime.Provider == "" {
 			runtime.Provider = alias
@@ -137,6 +140,9 @@ func (c *Config) complete() error {
 	}
 	if c.Listen == "" {
 		c.Listen = DefaultListen
+	}
+	if fault := listenFault(c.Listen); fault != "" {
+		return invalid("listen %q: %s", c.Listen, fault)
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = defaultDrainTimeout
@@ -180,6 +186,27 @@ func tokenFault(token string) string {
 		}
 	}
 	return ""
+}
+
+// listenFault says what is wrong with an address to listen at, if anything is.
+func listenFault(text string) string {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok && path != "" {
+		return ""
+	}
+	if _, port, err := net.SplitHostPort(text); err != nil || port == "" {
+		return "want HOST:PORT, or unix:PATH"
+	}
+	return ""
+}
+
+// storeFault says what is wrong with a store, if anything is.
+func storeFault(text string) string {
+	for _, scheme := range []string{"sqlite:", "postgres://", "postgresql://"} {
+		if rest, ok := strings.CutPrefix(text, scheme); ok && rest != "" {
+			return ""
+		}
+	}
+	return "want sqlite:PATH, or postgres://…"
 }
 
 func (c *Config) aliases() []string { return slices.Sorted(maps.Keys(c.Runtimes)) }

@@ -39,6 +39,8 @@ type Gateway struct {
 	// something without an end of its own leaves then.
 	draining chan struct{}
 	drain    sync.Once
+
+	answering requests
 }
 
 // registrations add the operations, a file's at a time, in the order of the

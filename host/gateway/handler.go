@@ -28,6 +28,7 @@ const (
 func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	defer g.answering.begin()()
 	began := time.Now()
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w)}
 	_ = a.control.SetWriteDeadline(time.Time{}) // of the request before, on the same connection

@@ -98,6 +98,9 @@ func seconds(d *time.Duration) *int {
 	return &n
 }
 
+// maxCount is as many sessions as a ceiling may admit.
+const maxCount = math.MaxInt32
+
 // maxSeconds is as long as a lifetime may be: a hundred years, which a Duration
 // holds.
 const maxSeconds = 100 * 365 * 24 * 60 * 60
@@ -126,7 +129,7 @@ type (
 
 // Schema is that of a number of sessions.
 func (countField) Schema(huma.Registry) *huma.Schema {
-	return bounded(0, math.MaxInt32, "Null is no ceiling, zero admits none")
+	return bounded(0, maxCount, "Null is no ceiling, zero admits none")
 }
 
 // Schema is that of seconds.
