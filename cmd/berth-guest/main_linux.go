@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/berth-dev/berth/cmd/berth-guest/internal/boot"
 	"github.com/berth-dev/berth/cmd/berth-guest/internal/splice"
-	"github.com/berth-dev/berth/cmd/berth-guest/internal/threads"
 	"github.com/berth-dev/berth/plugin/sdk/guest/serve"
 	"github.com/berth-dev/berth/plugin/sdk/posix"
 )
@@ -173,7 +173,8 @@ func connect(socket string) (status int) {
 	settle()
 	surviveDeafReaders()
 	// It waits for sockets and pipes alone, for which one thread is enough.
-	threads.Make(connectThreads)
+	runtime.GOMAXPROCS(1)
+	posix.MakeThreads(connectThreads)
 	err := splice.Run(context.Background(), socket, pollable(os.Stdin), pollable(os.Stdout))
 	if err == nil {
 		return 0

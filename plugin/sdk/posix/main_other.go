@@ -10,3 +10,6 @@ func Main() {}
 // Reserve does nothing on this system: it is for Linux, where a limit of processes
 // counts threads.
 func Reserve() {}
+
+// MakeThreads does nothing on this system either.
+func MakeThreads(int) {}

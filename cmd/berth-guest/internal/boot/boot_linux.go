@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-dev/berth/cmd/berth-guest/internal/threads"
+	"github.com/berth-dev/berth/plugin/sdk/posix"
 )
 
 const (
@@ -63,7 +64,8 @@ type boot struct {
 // Run starts the serving process and returns the exit status of this one, when it
 // was told to end or the serving process could not even begin.
 func Run(config Config) (status int) {
-	threads.Make(spareThreads)
+	runtime.GOMAXPROCS(1)
+	posix.MakeThreads(spareThreads)
 	b := &boot{config: config, first: os.Getpid() == 1, pause: firstPause, again: time.NewTimer(0)}
 	if !b.first {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
