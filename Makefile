@@ -33,14 +33,22 @@ demo: build ## Show the main job on real plugin processes
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/berth-demo ./examples/demo
 	$(BIN)/berth-demo
 
+# Most tests wait rather than compute: for processes, timeouts and connections.
+CONCURRENCY ?= -p 4 -parallel 4
+PACKAGES    ?= ./...
+
 test: ## Run every test that needs no engine, with the race detector (needs a C compiler)
-	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 20m $(TESTFLAGS) ./...) || status=1; done; exit $$status
+	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 20m $(CONCURRENCY) $(TESTFLAGS) $(PACKAGES)) || status=1; done; exit $$status
 
 test-python: ## Check the example provider in Python (needs python3 with venv, and PyPI)
 	@$(GO) test -timeout 20m -tags python $(TESTFLAGS) ./examples/provider-python
 
+# Of a package whose other tests take long, those in *_docker_test.go alone are run
+# here: `make test` has run the others.
 test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one)
-	@$(GO) test -timeout 40m -tags docker $(TESTFLAGS) ./plugins/docker/... ./plugin/sdk/posix ./test/docker/... ./test/bench/docker ./test/readme
+	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./plugins/docker/... ./test/docker/... ./test/bench/docker ./test/readme || status=1; \
+	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' plugin/sdk/posix/*_docker_test.go | paste -sd '|' -); \
+	$(GO) test -timeout 40m -tags docker $(TESTFLAGS) -run "^($$tests)$$" ./plugin/sdk/posix || status=1; exit $$status
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...
@@ -57,8 +65,9 @@ lint: ## Check style, mistakes and the direction of imports
 	@set -e; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff && $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml ./...); done
 	cd shared/wire && $(BUF) lint
 
-vet: ## Vet for every platform that we build for
-	@set -e; for os in linux darwin windows; do for m in $(MODULES); do \
+SYSTEMS ?= linux darwin windows
+vet: ## Vet for every system that we build for
+	@set -e; for os in $(SYSTEMS); do for m in $(MODULES); do \
 	  echo "GOOS=$$os go vet ./... in $$m"; (cd $$m && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); done; done
 
 generate: ## Generate the Go code of the protocols in shared/wire
