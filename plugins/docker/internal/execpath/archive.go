@@ -141,7 +141,7 @@ func (a *archive) head(ctx context.Context, abs string) (stat container.PathStat
 		return err
 	})
 	if err != nil && !errdefs.IsNotFound(err) && abs != "/" {
-		err = a.reason(ctx, abs, err)
+		return a.reason(ctx, abs, err)
 	}
 	return stat, err
 }
@@ -150,16 +150,24 @@ func (a *archive) head(ctx context.Context, abs string) (stat container.PathStat
 const longestName = 255
 
 // reason finds out what the engine does not say: its answer to this call has no
-// body.
-func (a *archive) reason(ctx context.Context, abs string, err error) error {
-	if len(path.Base(abs)) > longestName {
-		return syscall.ENAMETOOLONG
+// body. It fails as well where a link leads round in a circle, or through a file.
+func (a *archive) reason(ctx context.Context, abs string, err error) (stat container.PathStat, reason error) {
+	dir, base := path.Split(abs)
+	if len(base) > longestName {
+		return stat, syscall.ENAMETOOLONG
 	}
-	parent, parentErr := a.head(ctx, path.Dir(abs))
+	parent, parentErr := a.head(ctx, path.Clean(dir))
 	if parentErr == nil && !parent.Mode.IsDir() || errors.Is(parentErr, syscall.ENOTDIR) {
-		return syscall.ENOTDIR
+		return stat, syscall.ENOTDIR
 	}
-	return err
+	if !errdefs.IsInternal(err) {
+		return stat, err
+	}
+	d, header, findErr := a.find(ctx, path.Clean(dir), base)
+	if findErr != nil {
+		return stat, err
+	}
+	return container.PathStat{Size: header.Size, Mode: header.FileInfo().Mode(), Mtime: header.ModTime}, d.Close()
 }
 
 // silence is how long the engine may send nothing of an archive, or take nothing: it
@@ -271,6 +279,9 @@ func (a *archive) file(ctx context.Context, abs string) (*download, *tar.Header,
 		return a.find(ctx, path.Clean(dir), base)
 	}
 	d, err := a.download(ctx, abs)
+	if errdefs.IsInternal(err) { // see reason
+		return a.find(ctx, path.Clean(dir), base)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -76,7 +76,8 @@ const maxLinks = 40
 // names that are missing.
 func (a *archive) resolve(ctx context.Context, abs string, last bool) (string, error) {
 	done, todo := "", strings.Split(abs, "/")
-	for links := 0; len(todo) > 0; {
+	followed := map[string]bool{}
+	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
 		switch name {
@@ -101,9 +102,11 @@ func (a *archive) resolve(ctx context.Context, abs string, last bool) (string, e
 			done = next
 			continue
 		}
-		if links++; links > maxLinks {
+		step := next + "/" + strings.Join(todo, "/")
+		if followed[step] || len(followed) == maxLinks {
 			return "", syscall.ELOOP
 		}
+		followed[step] = true
 		target, err := a.readlink(ctx, next)
 		if err != nil {
 			return "", err

@@ -71,7 +71,8 @@ func (a *archive) target(ctx context.Context, abs string, mode fs.FileMode) (tar
 	if err != nil {
 		return entry, err
 	}
-	entry.Mode, entry.Uid, entry.Gid = old.Mode, old.Uid, old.Gid
+	// Writing to a file takes the bits from it that change who runs it.
+	entry.Mode, entry.Uid, entry.Gid = old.Mode&int64(fs.ModePerm), old.Uid, old.Gid
 	return entry, d.Close()
 }
 

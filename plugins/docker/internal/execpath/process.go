@@ -52,7 +52,7 @@ var _ sdk.Process = (*process)(nil)
 // Start starts a command (contract C1, C2, C3).
 func (w *Workspace) Start(ctx context.Context, cmd sdk.Command) (sdk.Process, error) {
 	if !w.shell {
-		return nil, errNoShell
+		return nil, fmt.Errorf("starting the command: %w", errWithoutShell)
 	}
 	dir := cmd.Dir
 	if dir == "" {

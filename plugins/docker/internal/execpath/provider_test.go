@@ -31,6 +31,7 @@ type box struct {
 	rootInit    bool // the container's own first process is root's
 	readOnly    bool
 	tmpfs       map[string]string
+	volumeSize  string   // of the working directory, in memory of the engine's machine; no limit if empty
 	env         []string // of the container's description
 }
 
@@ -86,6 +87,11 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Works
 		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: p.name(key), Target: workDir}},
 	}
 	*host.Init = true
+	if p.box.volumeSize != "" {
+		host.Mounts[0].VolumeOptions = &mount.VolumeOptions{DriverConfig: &mount.Driver{
+			Name: "local", Options: map[string]string{"type": "tmpfs", "device": "tmpfs", "o": "size=" + p.box.volumeSize},
+		}}
+	}
 	var id string
 	err := p.engine.Change(ctx, "creating a container", func(ctx context.Context, c *client.Client) error {
 		created, err := c.ContainerCreate(ctx, cfg, host, nil, nil, p.name(key))
