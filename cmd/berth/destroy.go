@@ -19,16 +19,25 @@ them. One that is gone already is fine.`,
 		Args:              atLeastOne("REF"),
 		ValidArgsFunction: a.completeRefs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			refs := make([]workspace.Ref, len(args))
-			for i, arg := range args {
-				var err error
-				if refs[i], err = workspace.ParseRef(arg); err != nil {
-					return usage(cmd, err)
-				}
+			refs, err := parseRefs(cmd, args)
+			if err != nil {
+				return err
 			}
 			return a.destroy(cmd.Context(), refs)
 		},
 	}
+}
+
+// parseRefs reads the arguments of a command that takes refs alone.
+func parseRefs(cmd *cobra.Command, args []string) ([]workspace.Ref, error) {
+	refs := make([]workspace.Ref, len(args))
+	for i, arg := range args {
+		var err error
+		if refs[i], err = workspace.ParseRef(arg); err != nil {
+			return nil, usage(cmd, err)
+		}
+	}
+	return refs, nil
 }
 
 func (a *app) destroy(ctx context.Context, refs []workspace.Ref) error {
