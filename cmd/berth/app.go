@@ -28,8 +28,9 @@ type app struct {
 
 	// began is set when a command's own work begins: an error before that is in
 	// the command line.
-	began bool
-	host  *host.Host
+	began  bool
+	host   *host.Host
+	config host.Config // the host's
 	// unasked says that nobody has written down the host's providers: they are the
 	// plugins that were found.
 	unasked bool
@@ -119,7 +120,7 @@ func (a *app) openHost() (*host.Host, error) {
 		})
 		config.Logger.Debug("configuration", "source", source)
 	}
-	a.unasked = source == defaultSource
+	a.unasked, a.config = source == defaultSource, config
 	a.host, err = host.New(config)
 	return a.host, err
 }

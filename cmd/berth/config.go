@@ -26,7 +26,8 @@ func newConfigCheckCommand(a *app) *cobra.Command {
 		Use:   "check [flags]",
 		Short: "Check the configuration, and each provider's against its plugin's schema",
 		Long: `check reads the configuration strictly, starts each provider's plugin, and has it
-accept its part. It fails if anything is wrong, and makes no workspace.`,
+accept its part; the gateway's section is read as well. It fails if anything is
+wrong, and makes no workspace.`,
 		Example: `  berth config check
   berth -c deploy/berth.yaml config check -o json`,
 		Args: exactly(),
@@ -69,5 +70,5 @@ func (a *app) configCheck(ctx context.Context, format display.Format) error {
 	if bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d providers cannot be used as they are configured", bad, len(rows)))
 	}
-	return err
+	return errors.Join(err, a.checkGateway())
 }
