@@ -51,22 +51,44 @@ func within(t testing.TB, limit time.Duration, what string, f func()) {
 	}
 }
 
+// soon is for what takes milliseconds, on a machine with no time to spare, where
+// the fault would take a minute.
+const soon = 20 * time.Second
+
+// TestFrozenPluginIsStopped is of one that is stopped with less time than
+// stopGrace, which it would take otherwise. On a busy machine one stop may take as
+// long all the same; not each.
 func TestFrozenPluginIsStopped(t *testing.T) {
+	const tries = 5
+	for try := 1; ; try++ {
+		took := stopFrozen(t, 200*time.Millisecond)
+		if took <= stopGrace || t.Failed() {
+			return
+		}
+		if try == tries {
+			t.Fatalf("a stop with 200 ms took %v, and more than %v in %d tries", took, stopGrace, tries)
+		}
+	}
+}
+
+func stopFrozen(t *testing.T, timeout time.Duration) (took time.Duration) {
+	t.Helper()
 	p := start(t, testConfig(t, faults.Good))
 	freeze(t, p.PID())
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	within(t, stopGrace, "a stop with 200 ms", func() { // without its context it would take as long
-		if err := p.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	began := time.Now()
+	if err := p.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	took = time.Since(began)
 	if !gone(p.PID()) {
 		t.Error("it is still there")
 	}
 	if got := p.ExitStatus(); got != "signal: killed" || p.Reason() == "" {
 		t.Errorf("%s, %q", got, p.Reason())
 	}
+	return took
 }
 
 func TestKilledPluginIsSeenAtOnce(t *testing.T) {
@@ -80,7 +102,7 @@ func TestKilledPluginIsSeenAtOnce(t *testing.T) {
 	if err := syscall.Kill(p.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	within(t, time.Second, "the failed call and the exit", func() { // 100 ms
+	within(t, soon, "the failed call and the exit", func() { // 100 ms
 		if err := <-failed; status.Code(err) != codes.Unavailable {
 			t.Errorf("call in flight: %v", err)
 		}
@@ -122,7 +144,7 @@ func TestGrandchildHoldsStderr(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			p := start(t, testConfig(t, faults.Good))
 			child := atoi(t, mustDo(t, p, "hold-stderr"))
-			within(t, time.Second, "the end", func() { // 200 ms
+			within(t, soon, "the end", func() { // 200 ms
 				if end == "exit" {
 					_, _ = do(t.Context(), p, "exit/0")
 				} else {
@@ -144,7 +166,7 @@ func TestEscapedGrandchildWritesStderr(t *testing.T) {
 	child := atoi(t, mustDo(t, p, "write-stderr"))
 	defer func() { _ = syscall.Kill(-child, syscall.SIGKILL) }()
 	poll(t, "it writes", func() bool { return len(p.Stderr()) > 0 })
-	within(t, 2*time.Second, "the end", func() {
+	within(t, soon, "the end", func() {
 		p.Kill("for the test")
 		<-p.Exited()
 		<-p.Finished()

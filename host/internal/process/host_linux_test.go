@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-dev/berth/test/faults"
 )
@@ -66,7 +65,7 @@ func TestHostDeath(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, "the end of the plugins", func() { // 2 s
+	within(t, soon, "the end of the plugins", func() { // 2 s
 		for _, pid := range pids {
 			poll(t, "a plugin's end", func() bool { return gone(pid) })
 		}

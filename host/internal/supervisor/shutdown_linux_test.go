@@ -110,7 +110,7 @@ func TestShutdownEndsWaits(t *testing.T) {
 			if name == faults.Silent {
 				poll(t, "the process", func() bool { return len(running(t, plugins.Path(name))) > 0 })
 			}
-			within(t, 5*time.Second, "the shutdown", func() {
+			within(t, shortly, "the shutdown", func() {
 				if err := s.Shutdown(t.Context()); err != nil {
 					t.Error(err)
 				}
