@@ -54,51 +54,18 @@ type Timing struct {
 	Poll time.Duration
 }
 
-// Policy holds ceilings and lifetimes. A nil one means none.
-type Policy struct {
-	// DefaultRuntime is for a session that names none.
-	DefaultRuntime string
-	// MaxSessions bounds the sessions whose workspace runs. When it is reached, the
-	// session that has been idle longest, for EvictIdleAfter at least, is hibernated.
-	MaxSessions *int
-	// MaxOpenSessions bounds those that are open, hibernated ones too. When it is
-	// reached, the one that sleeps longest is closed.
-	MaxOpenSessions *int
-	// MaxSessionsPerTenant bounds the open ones of one tenant.
-	MaxSessionsPerTenant *int
-	// EvictIdleAfter is when a session without activity is hibernated, on providers
-	// that can stop a workspace.
-	EvictIdleAfter *time.Duration
-	// IdleTimeout is when a session without activity is closed. Its files are kept.
-	IdleTimeout *time.Duration
-	// ExecuteTimeout bounds every run.
-	ExecuteTimeout time.Duration
-	// MaxReadBytes bounds native reads and writes of files.
-	MaxReadBytes int64
-	// WorkspaceTTL is when the workspace of a closed session is destroyed, counted
-	// from its last activity; ContainerTTL the same, counted from its closing.
-	WorkspaceTTL, ContainerTTL *time.Duration
-}
-
-// Optional is a field of an update, which is changed only if Named.
-type Optional[T any] struct {
-	Named bool
-	Value T
-}
-
-// To returns an update to a value.
-func To[T any](value T) Optional[T] { return Optional[T]{Named: true, Value: value} }
-
-// PolicyUpdate changes the fields of a [Policy] that it names.
-type PolicyUpdate struct {
-	DefaultRuntime       Optional[string]
-	MaxSessions          Optional[*int]
-	MaxOpenSessions      Optional[*int]
-	MaxSessionsPerTenant Optional[*int]
-	EvictIdleAfter       Optional[*time.Duration]
-	IdleTimeout          Optional[*time.Duration]
-	ExecuteTimeout       Optional[time.Duration]
-	MaxReadBytes         Optional[int64]
-	WorkspaceTTL         Optional[*time.Duration]
-	ContainerTTL         Optional[*time.Duration]
+// withDefaults fills in what is zero.
+func (t Timing) withDefaults() Timing {
+	for _, f := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&t.Lease, 15 * time.Second}, {&t.Renew, 5 * time.Second}, {&t.Sweep, 5 * time.Second},
+		{&t.Abandoned, 2 * time.Minute}, {&t.Poll, 100 * time.Millisecond},
+	} {
+		if *f.field <= 0 {
+			*f.field = f.value
+		}
+	}
+	return t
 }

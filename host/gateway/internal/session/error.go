@@ -1,5 +1,14 @@
 package session
 
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-dev/berth/host/gateway/internal/store"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
 // Kind says what kind of answer an [Error] is.
 type Kind string
 
@@ -34,3 +43,63 @@ func (e *Error) Error() string { return e.Text }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+func errNotFound(id string) *Error {
+	return &Error{Kind: NotFound, Text: "No such session: " + id}
+}
+
+func errOpening(id string) *Error {
+	return &Error{Kind: Opening, Text: "Session is opening: " + id}
+}
+
+func errNothing(id string) *Error {
+	return &Error{Kind: NothingToAttach, Text: "Nothing to attach to: " + id}
+}
+
+func errShutdown() *Error {
+	return &Error{Kind: Transient, Text: "the gateway is shutting down"}
+}
+
+func errGone(id string, err error) *Error {
+	return &Error{Kind: Gone, Text: fmt.Sprintf("the workspace of session %s is gone: %v", id, err), Err: err}
+}
+
+// errClosed is what a call gets under which its session was closed.
+func errClosed(id string) *Error {
+	return &Error{Kind: Gone, Text: fmt.Sprintf("session %s was closed during the call", id), Err: workspace.ErrUnavailable}
+}
+
+// storeError makes a fault of the store one that a client may try again. What is
+// decided on passes as it is.
+func storeError(err error) error {
+	var known *Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &Error{Kind: Transient, Text: "the session store does not answer; try again", Err: err}
+}
+
+// workspaceError is a fault of the host's while a workspace was made or started.
+func workspaceError(doing, id string, err error) error {
+	var known *Error
+	if errors.As(err, &known) {
+		return err
+	}
+	kind := Failed
+	var plugin *workspace.PluginError
+	if errors.Is(err, workspace.ErrTransient) || errors.As(err, &plugin) && plugin.Temporary() || ended(err) {
+		kind = Transient
+	}
+	return &Error{Kind: kind, Text: fmt.Sprintf("%s session %s: %v", doing, id, err), Err: err}
+}
+
+// ended reports whether a call ended with its context.
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// conflict reports whether a record was changed by another one, so that it is to be
+// read again.
+func conflict(err error) bool {
+	return errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrExists)
+}

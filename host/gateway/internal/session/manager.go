@@ -2,184 +2,273 @@ package session
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/berth-dev/berth/host/gateway/internal/store"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// State of a session as clients see it.
-type State string
-
-// The states.
 const (
-	Running    State = "running"
-	Hibernated State = "hibernated"
+	// startTimeout bounds the first words with the store, at New.
+	startTimeout = 30 * time.Second
+	// beatTimeout bounds one of the loops' calls to the store: a loop that waits
+	// longer is of no use to anybody.
+	beatTimeout = 10 * time.Second
 )
-
-// Info is what a client may know of a session.
-type Info struct {
-	ID, Runtime, Tenant string
-	// Alive says that its workspace runs, as far as is known without asking it.
-	Alive        bool
-	State        State
-	Created      time.Time
-	LastActivity time.Time
-	Idle         time.Duration
-}
-
-// OpenRequest asks for a session.
-type OpenRequest struct {
-	// ID is chosen for the client if empty. Runtime is the policy's default if empty.
-	ID, Runtime, Tenant string
-	// Reuse takes a session that is there; Attach takes nothing else.
-	Reuse, Attach bool
-}
-
-// Counts tells how many sessions there are.
-type Counts struct {
-	Resident int // whose workspace runs
-	Open     int // hibernated ones too
-}
-
-// Event is one operation in a session's log, without contents.
-type Event struct {
-	Seq      int64 // set by the log
-	At       time.Time
-	Op       string
-	Target   string
-	OK       bool
-	Detail   string
-	Duration time.Duration
-}
-
-// RunInfo is a run in a listing.
-type RunInfo struct {
-	Session, ID string
-	// HostRun is the host's own id of it, once known: for workspace.Runs.
-	HostRun  string
-	Args     []string
-	Detached bool
-	Started  time.Time
-	// End is nil while it goes. Ended runs are told for some minutes.
-	End *RunEnd
-}
-
-// RunEnd is how a run ended.
-type RunEnd struct {
-	At       time.Time // set by the manager
-	ExitCode *int      // nil if it has none
-	Detail   string    // such as "exit 0", "timed out", or an error's text
-}
 
 // Manager keeps sessions. All methods may be called concurrently; whatever they
 // return that a client decides on is an *[Error].
-type Manager struct{}
+type Manager struct {
+	config Config
+	id     string // this gateway's, in the store
+	st     *store.Store
+	log    hclog.Logger
+	timing Timing
+
+	runtimes map[string]Runtime
+	policy   atomic.Pointer[Policy]
+	events   eventLog
+
+	// loops end first, then what is being done with sessions.
+	loops     sync.WaitGroup
+	stopLoops context.CancelFunc
+	tasks     sync.WaitGroup
+	taskCtx   context.Context //nolint:containedctx // it bounds what outlives its caller
+	endTasks  context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	doing  map[*task]string // session ids
+	held   map[string]*held
+	runs   map[store.RunKey]*run
+	// sweeping are the sessions that a sweep, or a reader, is at.
+	sweeping map[string]bool
+	sweepers chan struct{} // held by each of a sweep's that works
+}
+
+// stopper is a host that can stop a workspace, storedOpener one that reads the
+// files of one that does not run; *host.Host is both.
+type stopper interface {
+	Stop(ctx context.Context, ref workspace.Ref) error
+}
+
+type storedOpener interface {
+	OpenStored(ctx context.Context, ref workspace.Ref) (workspace.Stored, error)
+}
 
 // New makes a manager and starts its loops.
-func New(_ Config) (*Manager, error) { return nil, errNotYet }
+func New(config Config) (*Manager, error) {
+	m := &Manager{
+		config: config, st: config.Store, log: config.Logger, timing: config.Timing.withDefaults(),
+		runtimes: make(map[string]Runtime, len(config.Runtimes)),
+		doing:    make(map[*task]string), held: make(map[string]*held), runs: make(map[store.RunKey]*run),
+		sweeping: make(map[string]bool), sweepers: make(chan struct{}, maxSweepers),
+	}
+	if m.log == nil {
+		m.log = hclog.NewNullLogger()
+	}
+	if config.Host == nil || config.Store == nil {
+		return nil, errors.New("make a session manager: it needs a host and a store")
+	}
+	if config.Token == "" {
+		return nil, errors.New("make a session manager: it needs the service's token")
+	}
+	for _, r := range config.Runtimes {
+		if _, twice := m.runtimes[r.Alias]; twice || r.Alias == "" || r.Provider == "" {
+			return nil, fmt.Errorf("make a session manager: runtime %q: want an alias of its own and a provider", r.Alias)
+		}
+		m.runtimes[r.Alias] = r
+	}
+	if err := config.Policy.validate(m.runtimes); err != nil {
+		return nil, fmt.Errorf("make a session manager: %w", err)
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	m.id = "gw-" + hex.EncodeToString(id[:])
+	m.policy.Store(&config.Policy)
+	m.events.wake = make(chan struct{}, 1)
 
-var errNotYet = errors.New("not yet")
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := m.st.Beat(ctx, m.id, nil, m.timing.Lease); err != nil {
+		return nil, fmt.Errorf("make a session manager: %w", err)
+	}
+	if _, err := m.loadPolicy(ctx); err != nil {
+		return nil, fmt.Errorf("make a session manager: %w", err)
+	}
+	m.taskCtx, m.endTasks = context.WithCancel(context.Background())
+	var loopCtx context.Context
+	loopCtx, m.stopLoops = context.WithCancel(context.Background())
+	m.loops.Go(func() { m.loop(loopCtx, m.timing.Renew, m.renew) })
+	m.loops.Go(func() { m.loop(loopCtx, m.timing.Sweep, m.sweep) })
+	m.loops.Go(func() { m.loop(loopCtx, m.timing.Poll, m.obey) })
+	m.loops.Go(func() { m.logEvents(loopCtx) })
+	return m, nil
+}
 
 // Shutdown waits until ctx ends for what is being opened or closed, and gives back
 // what this manager holds in the store. Workspaces live on.
-func (m *Manager) Shutdown(_ context.Context) error { return errNotYet }
-
-// Open opens a session, or comes back to one, and returns it with its own token.
-func (m *Manager) Open(_ context.Context, _ OpenRequest) (Info, string, error) {
-	return Info{}, "", errNotYet
+func (m *Manager) Shutdown(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		m.tasks.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("shut down the session manager: %w", ctx.Err())
+		m.endTasks()
+		<-done
+	}
+	m.endTasks()
+	m.stopLoops() // not before: they renew the leases of what is being done
+	m.loops.Wait()
+	leaveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatTimeout)
+	defer cancel()
+	return errors.Join(err, m.events.flush(leaveCtx, m.st), m.st.Leave(leaveCtx, m.id))
 }
 
-// Get returns an open session.
-func (m *Manager) Get(_ context.Context, _ string) (Info, error) { return Info{}, errNotYet }
-
-// List returns the open sessions, oldest first.
-func (m *Manager) List(_ context.Context) ([]Info, error) { return nil, errNotYet }
-
-// Count counts the open sessions.
-func (m *Manager) Count(_ context.Context) (Counts, error) { return Counts{}, errNotYet }
-
-// Close ends a session. Its files are kept, for an attach, unless purge.
-func (m *Manager) Close(_ context.Context, _ string, _ bool) error { return errNotYet }
-
-// Authorize checks a client's token: the service's, or that of the session. For an
-// empty id only the service's will do. A session that is not there is Unauthorized
-// to all but the service's token, and nothing is told of it here: see Get.
-func (m *Manager) Authorize(_ context.Context, _, _ string) error { return errNotYet }
-
-// Acquire marks a session as in use, wakes it if it is hibernated, and returns its
-// workspace. Release must be called.
-func (m *Manager) Acquire(_ context.Context, _ string) (*Use, error) { return nil, errNotYet }
-
-// Use is a session in use: it is neither hibernated nor closed for being idle.
-type Use struct {
-	// ID and Runtime are the session's.
-	ID, Runtime string
-	// Workspace has the runtime's env already.
-	Workspace workspace.Workspace
+// loop does something periodically, each time within the time of a store call.
+func (m *Manager) loop(ctx context.Context, period time.Duration, f func(context.Context) error) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		callCtx, cancel := context.WithTimeout(ctx, beatTimeout)
+		err := f(callCtx)
+		cancel()
+		if err != nil && ctx.Err() == nil && !failing { // told once, not every 100 ms
+			m.log.Error("the session store does not answer: sessions cannot be kept in order", "error", err)
+		}
+		failing = err != nil
+	}
 }
 
-// Release ends the use. More than once is once.
-func (u *Use) Release() {}
-
-// Context returns one that ends with ctx, and when the session is closed or purged
-// through any gateway; its cause is a Gone [Error] then.
-func (u *Use) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
+// renew keeps the leases of this manager, and learns the policy that another one
+// set.
+func (m *Manager) renew(ctx context.Context) error {
+	m.mu.Lock()
+	ids := make([]string, 0, len(m.doing))
+	for _, id := range m.doing {
+		ids = append(ids, id)
+	}
+	m.mu.Unlock()
+	_, err := m.loadPolicy(ctx)
+	return errors.Join(m.st.Beat(ctx, m.id, ids, m.timing.Lease), m.renewUses(ctx), err)
 }
 
-// Check returns what an error of the workspace means for the session: if that is
-// gone, or was closed meanwhile, a Gone [Error], and the session is marked. Others,
-// nil too, come back as they are.
-func (u *Use) Check(_ context.Context, err error) error { return err }
+// task is work on a session that goes on when its caller leaves. While it lasts, this
+// manager renews its lease of the record.
+type task struct{ done chan struct{} }
 
-// Stored is the files of a session as they are kept, for reading.
-type Stored struct {
-	workspace.Stored
-	// Root is where relative paths begin; empty if that is not known without
-	// starting the workspace.
-	Root string
+// do runs a task and waits for it, or until ctx ends; then the error is ctx's.
+func do[T any](ctx context.Context, m *Manager, id string, f func(context.Context) (T, error)) (T, error) {
+	var result T
+	t := &task{done: make(chan struct{})}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return result, errShutdown()
+	}
+	m.tasks.Add(1)
+	m.doing[t] = id
+	m.mu.Unlock()
+	taskCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(m.taskCtx, cancel) //nolint:contextcheck // it ends with the manager
+	var err error
+	go func() {
+		defer func() {
+			unhook()
+			cancel()
+			m.mu.Lock()
+			delete(m.doing, t)
+			m.mu.Unlock()
+			close(t.done)
+			m.tasks.Done()
+		}()
+		result, err = f(taskCtx)
+	}()
+	select {
+	case <-t.done:
+		return result, err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
-// Release ends the reading. More than once is once.
-func (s *Stored) Release() {}
+// settleTimeout is how long a task tries to write down what it did. Then its lease
+// runs out, and who comes next finds out what is there.
+const settleTimeout = time.Minute
 
-// Stored opens the files of an open or closed session for reading: those that are
-// kept where the provider can read them, else those of the workspace, woken for it.
-func (m *Manager) Stored(_ context.Context, _ string) (*Stored, error) { return nil, errNotYet }
-
-// Policy returns what is in force.
-func (m *Manager) Policy() Policy { return Policy{} }
-
-// SetPolicy changes the policy, for all gateways of the store, until it is changed
-// again.
-func (m *Manager) SetPolicy(_ context.Context, _ PolicyUpdate) (Policy, error) {
-	return Policy{}, errNotYet
+// settle writes a change that follows something that cannot be undone, so it tries
+// again when the store does not answer.
+func (m *Manager) settle(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		m.log.Warn("a session's record could not be written; trying again", "error", err)
+		if !sleep(ctx, time.Second) {
+			return err
+		}
+	}
 }
 
-// Record adds to a session's log. It never waits.
-func (m *Manager) Record(_ string, _ Event) {}
-
-// Events returns the log after a sequence number, oldest first, and the latest
-// number.
-func (m *Manager) Events(_ context.Context, _ string, _ int64) ([]Event, int64, error) {
-	return nil, 0, errNotYet
+// await waits for a change of a session that somebody is at work in.
+func (m *Manager) await(ctx context.Context, id string) error {
+	m.mu.Lock()
+	var ours *task
+	for t, of := range m.doing {
+		if of == id {
+			ours = t
+		}
+	}
+	m.mu.Unlock()
+	timer := time.NewTimer(m.timing.Poll)
+	defer timer.Stop()
+	var done <-chan struct{}
+	if ours != nil {
+		done = ours.done
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-done:
+	case <-timer.C:
+	}
+	return nil
 }
 
-// RunBegin enters a run that is about to start, so that it is listed and can be
-// stopped through any gateway: cancel is called for that, at most once, and must not
-// block. done must be called when the run has ended.
-func (m *Manager) RunBegin(_ context.Context, _ RunInfo, _ func()) (done func(RunEnd), err error) {
-	return nil, errNotYet
+// sleep waits, and reports whether ctx did not end meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
-
-// RunStarted tells the host's own id of a run, once it is known.
-func (m *Manager) RunStarted(_ context.Context, _, _, _ string) error { return errNotYet }
-
-// StopRun stops a run, wherever it goes, and waits a moment for its end. One that is
-// not known, or has ended, is success.
-func (m *Manager) StopRun(_ context.Context, _, _ string) error { return errNotYet }
-
-// Runs returns the runs of a session, oldest first: those that go, and those that
-// ended within the last minutes.
-func (m *Manager) Runs(_ context.Context, _ string) ([]RunInfo, error) { return nil, errNotYet }

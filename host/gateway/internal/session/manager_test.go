@@ -1,0 +1,185 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-dev/berth/host/gateway/internal/session"
+	"github.com/berth-dev/berth/host/gateway/internal/store"
+	"github.com/berth-dev/berth/plugin/sdk/posix"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// TestMain makes this binary also what commands of workspaces are started with.
+func TestMain(m *testing.M) {
+	posix.Main()
+	goleak.VerifyTestMain(m)
+}
+
+const serviceToken = "token-of-the-service"
+
+// quick are periods for tests that wait for leases to run out. The lease is as long
+// as a busy machine may hold up the one who renews it.
+var quick = session.Timing{Lease: 2 * time.Second, Renew: 100 * time.Millisecond, Sweep: 50 * time.Millisecond, Abandoned: time.Second, Poll: 10 * time.Millisecond}
+
+func defaults() session.Policy {
+	return session.Policy{DefaultRuntime: "plain", ExecuteTimeout: time.Minute, MaxReadBytes: 8 << 20}
+}
+
+func newStore(t testing.TB) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.Context(), "file:"+filepath.Join(t.TempDir(), "sessions.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("closing the store: %v", err)
+		}
+	})
+	return st
+}
+
+// newManager is a gateway's over a provider and a store.
+func newManager(t testing.TB, f *folders, st *store.Store, change ...func(*session.Config)) *session.Manager {
+	t.Helper()
+	config := session.Config{
+		Host: f.host(t), Store: st, Token: serviceToken, Policy: defaults(), Timing: quick,
+		Runtimes: []session.Runtime{
+			{Alias: "plain", Provider: "folder", Config: map[string]any{"env": map[string]any{"RUNTIME": "plain"}}},
+			{Alias: "other", Provider: "folder"},
+		},
+	}
+	for _, c := range change {
+		c(&config)
+	}
+	m, err := session.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := m.Shutdown(ctx); err != nil {
+			t.Errorf("shutting the manager down: %v", err)
+		}
+	})
+	return m
+}
+
+func open(t testing.TB, m *session.Manager, req session.OpenRequest) session.Info {
+	t.Helper()
+	info, _, err := m.Open(t.Context(), req)
+	if err != nil {
+		t.Fatalf("open %+v: %v", req, err)
+	}
+	return info
+}
+
+// output runs a script in a session.
+func output(t testing.TB, m *session.Manager, id, script string) string {
+	t.Helper()
+	u, err := m.Acquire(t.Context(), id)
+	if err != nil {
+		t.Fatalf("use %s: %v", id, err)
+	}
+	defer u.Release()
+	res, err := u.Workspace.Run(t.Context(), workspace.Command{Script: script})
+	if err != nil {
+		t.Fatalf("run %q in %s: %v", script, id, err)
+	}
+	return string(res.Stdout)
+}
+
+// kind is that of an error, empty for none.
+func kind(t testing.TB, err error) session.Kind {
+	t.Helper()
+	if err == nil {
+		return ""
+	}
+	var e *session.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("an error without a kind: %v", err)
+	}
+	return e.Kind
+}
+
+func wantKind(t testing.TB, what string, err error, want session.Kind) {
+	t.Helper()
+	if got := kind(t, err); got != want {
+		t.Errorf("%s: %q (%v), want %q", what, got, err, want)
+	}
+}
+
+func TestOpen_UseCloseAttachPurge(t *testing.T) {
+	f := newFolders(t)
+	m := newManager(t, f, newStore(t))
+	info, token, err := m.Open(t.Context(), session.OpenRequest{ID: "demo-1", Runtime: "plain", Tenant: "t1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.ID != "demo-1" || info.Runtime != "plain" || info.Tenant != "t1" || !info.Alive || info.State != session.Running {
+		t.Errorf("opened: %+v", info)
+	}
+	if len(token) != 43 {
+		t.Errorf("a token of %d characters", len(token))
+	}
+	if got := output(t, m, "demo-1", `printf kept >f; printf %s "$RUNTIME"`); got != "plain" {
+		t.Errorf("the runtime's env: %q", got)
+	}
+	for _, c := range []struct {
+		req  session.OpenRequest
+		want session.Kind
+	}{
+		{session.OpenRequest{ID: "demo-1"}, session.Exists},
+		{session.OpenRequest{ID: "demo-1", Reuse: true}, ""},
+		{session.OpenRequest{ID: "demo-1", Attach: true}, ""},
+		{session.OpenRequest{ID: "demo-1", Runtime: "other", Reuse: true}, session.OtherRuntime},
+		{session.OpenRequest{ID: "demo-1", Runtime: "ruby", Reuse: true}, session.UnknownRuntime},
+		{session.OpenRequest{ID: "nope", Attach: true}, session.NothingToAttach},
+		{session.OpenRequest{Attach: true}, session.NeedsID},
+		{session.OpenRequest{ID: "../etc"}, session.Invalid},
+		{session.OpenRequest{Tenant: "a b"}, session.Invalid},
+	} {
+		_, again, err := m.Open(t.Context(), c.req)
+		wantKind(t, "open", err, c.want)
+		if err == nil && again != token {
+			t.Errorf("%+v gave another token than the session's", c.req)
+		}
+	}
+	if err := m.Close(t.Context(), "demo-1", false); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.resident(t); n != 0 {
+		t.Errorf("%d workspaces run after the close", n)
+	}
+	_, err = m.Get(t.Context(), "demo-1")
+	wantKind(t, "get of a closed one", err, session.NotFound)
+	_, err = m.Acquire(t.Context(), "demo-1")
+	wantKind(t, "use of a closed one", err, session.NotFound)
+	wantKind(t, "its old token", m.Authorize(t.Context(), token, "demo-1"), session.Unauthorized)
+
+	_, _, err = m.Open(t.Context(), session.OpenRequest{ID: "demo-1", Runtime: "other", Attach: true})
+	wantKind(t, "attach on another runtime", err, session.OtherRuntime)
+	back, newToken, err := m.Open(t.Context(), session.OpenRequest{ID: "demo-1", Attach: true})
+	if err != nil || back.Runtime != "plain" || newToken == token {
+		t.Errorf("attached: %+v, %v; the old token: %v", back, err, newToken == token)
+	}
+	if got := output(t, m, "demo-1", "cat f"); got != "kept" {
+		t.Errorf("its file: %q", got)
+	}
+	if err := m.Close(t.Context(), "demo-1", true); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, "purge again", m.Close(t.Context(), "demo-1", true), session.NotFound)
+	_, _, err = m.Open(t.Context(), session.OpenRequest{ID: "demo-1", Attach: true})
+	wantKind(t, "attach after a purge", err, session.NothingToAttach)
+	if ids := f.workspaces(t); len(ids) != 0 {
+		t.Errorf("left: %q", ids)
+	}
+}
