@@ -30,6 +30,7 @@ type Gateway struct {
 	store    *store.Store
 	sessions *session.Manager
 	metrics  *metrics
+	runs     *runTable
 
 	mux      *http.ServeMux
 	api      huma.API
@@ -50,6 +51,11 @@ var registrations = []func(*Gateway){
 	registerPolicy,
 	registerSessions,
 	registerEvents,
+	registerRuns,
+	registerStream,
+	registerFiles,
+	registerContent,
+	registerStored,
 }
 
 // New opens the store and makes a gateway. It listens nowhere yet.
@@ -57,7 +63,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{config: config, logger: config.Logger, mux: http.NewServeMux(), draining: make(chan struct{})}
+	g := &Gateway{config: config, logger: config.Logger, mux: http.NewServeMux(), draining: make(chan struct{}), runs: newRunTable()}
 	var err error
 	if g.store, err = store.Open(ctx, storeURL(config.Store)); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -81,7 +87,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 // Serve has returned. Workspaces live on.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.beginDrain()
-	return errors.Join(g.sessions.Shutdown(ctx), g.store.Close())
+	return errors.Join(g.runs.shutdown(ctx), g.sessions.Shutdown(ctx), g.store.Close())
 }
 
 func (g *Gateway) beginDrain() { g.drain.Do(func() { close(g.draining) }) }
