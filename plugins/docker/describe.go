@@ -50,6 +50,19 @@ var capabilities = []string{
 	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETFCAP", "SETGID", "SETUID",
 }
 
+// podmanDrops are those of Podman's defaults that are not kept.
+var podmanDrops = []string{"MKNOD", "NET_BIND_SERVICE", "NET_RAW", "SETPCAP", "SYS_CHROOT"}
+
+// capabilities are what is dropped of the engine's, and what is added then. Podman
+// has every process of another user than root use what was added, where Docker has
+// only programs that gain privileges do so: there none is.
+func (p *plan) capabilities() (drop, add []string) {
+	if p.podman && p.who.uid != 0 {
+		return podmanDrops, nil
+	}
+	return []string{"ALL"}, capabilities
+}
+
 // description is a container that is to be made.
 type description struct {
 	name   string
@@ -78,8 +91,6 @@ func (p *plan) describe(name string, labels map[string]string) description {
 			NetworkMode:    container.NetworkMode(c.NetworkMode),
 			Runtime:        c.OCIRuntime,
 			ReadonlyRootfs: c.ReadOnly,
-			CapDrop:        []string{"ALL"},
-			CapAdd:         capabilities,
 			SecurityOpt:    []string{"no-new-privileges"},
 			LogConfig:      container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": logSize}},
 			Init:           &init,
@@ -92,6 +103,7 @@ func (p *plan) describe(name string, labels map[string]string) description {
 			},
 		},
 	}
+	d.host.CapDrop, d.host.CapAdd = p.capabilities()
 	if p.guest.volume != "" {
 		d.host.Mounts = append(d.host.Mounts, mount.Mount{
 			Type: mount.TypeVolume, Source: p.guest.volume, Target: guestVolume, ReadOnly: true,

@@ -63,20 +63,24 @@ func (p *provider) open(ctx context.Context, id string, c container.InspectRespo
 	return nil, err
 }
 
-// statusNoProgram is how the engine's own init ends when there is nothing that it
-// could start.
-const statusNoProgram = 127
+const (
+	// statusNoProgram is how the engine's own init ends when there is nothing that it
+	// could start.
+	statusNoProgram = 127
+	// podmanNoProgram is what Podman's init says then, which ends with 1.
+	podmanNoProgram = "failed to exec pid1"
+)
 
 // diedAtOnce finds out whether a container's first start came to nothing because
 // of what we have it run.
 func (p *provider) diedAtOnce(ctx context.Context, c container.InspectResponse, r record, err error) error {
 	now, lookErr := p.inspect(ctx, c.ID)
 	switch {
-	case lookErr != nil || now.State.Status != container.StateExited:
+	case lookErr != nil || !hasEnded(now):
 		return err
 	case r.Guest == guestInit:
 		return &guestError{err}
-	case r.Guest != guestForeign && now.State.ExitCode == statusNoProgram:
+	case r.Guest != guestForeign && (now.State.ExitCode == statusNoProgram || strings.Contains(err.Error(), podmanNoProgram)):
 		return noKeeper(r, err)
 	}
 	return err
@@ -124,13 +128,19 @@ func (p *provider) start(ctx context.Context, c container.InspectResponse, r rec
 	case c.State.Running:
 		return c, nil
 	}
-	if neverStarted(c) && isOurs(c.Config.Labels) {
+	first := neverStarted(c) && isOurs(c.Config.Labels)
+	if first {
 		if err := p.prepare(ctx, c, r); err != nil {
 			return c, refusedMount(err)
 		}
 	}
 	if err := p.startStopped(ctx, c, r); err != nil {
 		return c, err
+	}
+	if first {
+		if err := p.givePodmanVolume(ctx, c, r); err != nil {
+			return c, err
+		}
 	}
 	started, err := p.inspect(ctx, c.ID)
 	if err != nil {

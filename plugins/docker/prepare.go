@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,6 +171,32 @@ func (p *provider) giveVolume(ctx context.Context, c container.InspectResponse, 
 	return p.withHelper(ctx, c.Image, host, func(id string) error {
 		return p.putDirectories(ctx, id, "/", []tar.Header{entry})
 	})
+}
+
+// anonymousVolume is a name that an engine has given.
+var anonymousVolume = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// givePodmanVolume makes our volume for the work directory the user's after the first
+// start, at which Podman gives it to the owner of the image's own directory. Podman
+// does not tell which volumes were asked for, and the archive of the container
+// reaches the volume itself.
+func (p *provider) givePodmanVolume(ctx context.Context, c container.InspectResponse, r record) error {
+	ours := r.ReadOnly && slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool {
+		return m.Type == mount.TypeVolume && m.Destination == r.WorkDir && anonymousVolume.MatchString(m.Name)
+	})
+	if !ours {
+		return nil
+	}
+	if podman, err := p.isPodman(ctx); err != nil || !podman {
+		return err
+	}
+	stat, err := p.stat(ctx, c, r.WorkDir)
+	if err != nil {
+		return err
+	}
+	entry := directory(".")
+	entry.Uid, entry.Gid, entry.Mode = r.UID, r.GID, int64(stat.Mode.Perm())
+	return p.putDirectories(ctx, c.ID, r.WorkDir, []tar.Header{entry})
 }
 
 // workVolumeOf is the name of our volume for the work directory, or empty.

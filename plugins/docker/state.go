@@ -33,6 +33,15 @@ func neverStarted(c container.InspectResponse) bool {
 	return c.State.Status == container.StateCreated && (err != nil || started.IsZero())
 }
 
+// statusStopped is what Podman calls a container that has ended until it has tidied
+// up after it.
+const statusStopped container.ContainerState = "stopped"
+
+// hasEnded says that a container was started and has ended.
+func hasEnded(c container.InspectResponse) bool {
+	return c.State.Status == container.StateExited || c.State.Status == statusStopped
+}
+
 // explain says what it means that a container does not answer: an error that
 // wraps [workspace.ErrUnavailable] with the reason if it has gone or stands still,
 // else [workspace.ErrTransient].
@@ -204,10 +213,10 @@ func refused(err error) error {
 		return err
 	}
 	text := err.Error()
+	if errdefs.IsNotFound(err) && strings.Contains(text, "network ") || strings.Contains(text, "unable to find network") { // Podman's is an internal error
+		return fmt.Errorf("%s: config key network_mode names a network that the engine does not have: %w", text, workspace.ErrInvalid)
+	}
 	if errdefs.IsNotFound(err) {
-		if strings.Contains(text, "network ") { // not the container
-			return fmt.Errorf("%s: config key network_mode names a network that the engine does not have: %w", text, workspace.ErrInvalid)
-		}
 		return err
 	}
 	says := func(words ...string) bool {

@@ -32,6 +32,27 @@ const (
 	sweepTimeout = 3 * time.Minute
 )
 
+// podmanSocket is where test/docker/podman-up has Podman answer.
+const podmanSocket = "/run/berth-test-podman/podman.sock"
+
+// Podman returns the address, as DOCKER_HOST takes it, of the Podman that
+// test/docker/podman-up starts.
+func Podman(t testing.TB) (host string) {
+	t.Helper()
+	host = "unix://" + podmanSocket
+	podman, err := client.NewClientWithOpts(client.WithHost(host), client.WithAPIVersionNegotiation())
+	if err != nil {
+		t.Fatalf("find Podman: %v", err)
+	}
+	defer podman.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), pingTimeout)
+	defer cancel()
+	if _, err := podman.Ping(ctx); err != nil {
+		absent(t, "no Podman answers at %s (test/docker/podman-up starts one): %v", host, err)
+	}
+	return host
+}
+
 // Client returns a client of the engine that DOCKER_HOST, or the default
 // address, leads to. It is closed at the end of the test.
 func Client(t testing.TB) *client.Client {
