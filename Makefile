@@ -43,10 +43,10 @@ test: ## Run every test that needs no engine, with the race detector (needs a C 
 test-python: ## Check the example provider in Python (needs python3 with venv, and PyPI)
 	@$(GO) test -timeout 20m -tags python $(TESTFLAGS) ./examples/provider-python
 
-# Of a package whose other tests take long, those in *_docker_test.go alone are run
-# here: `make test` has run the others.
+# What takes longest begins first. Of a package whose other tests take long, those in
+# *_docker_test.go alone are run here: `make test` has run the others.
 test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one)
-	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./plugins/docker/... ./test/docker/... ./test/bench/docker ./test/readme || status=1; \
+	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./test/docker/... ./plugins/docker/... ./test/bench/docker ./test/readme || status=1; \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' plugin/sdk/posix/*_docker_test.go | paste -sd '|' -); \
 	$(GO) test -timeout 40m -tags docker $(TESTFLAGS) -run "^($$tests)$$" ./plugin/sdk/posix || status=1; exit $$status
 
