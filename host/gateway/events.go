@@ -30,8 +30,8 @@ func registerEvents(g *Gateway) {
 		OperationID: "list-events", Method: http.MethodGet, Path: "/sessions/{session_id}/events", Tags: []string{tagSessions},
 		Summary: "Tell what was done in a session",
 	}, bySession, failures{text: []int{http.StatusServiceUnavailable}}, func(ctx context.Context, in *struct {
-		sessionPath
-		After int64 `query:"after" minimum:"0" doc:"Leave out events up to this number"`
+		SessionID string `path:"session_id" maxLength:"64" doc:"The session's id"`
+		After     int64  `query:"after" minimum:"0" doc:"Leave out events up to this number"`
 	}) (*listed, error) {
 		events, latest, err := g.sessions.Events(ctx, in.SessionID, in.After)
 		if err != nil {

@@ -33,7 +33,9 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w)}
 	_ = a.control.SetWriteDeadline(time.Time{}) // of the request before, on the same connection
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = newTimedBody(r.Body, a.control)
+		// In a copy: by its own body, unread, the server knows that the connection
+		// cannot be used again.
+		r = withBody(r, newTimedBody(r.Body, a.control))
 	}
 	operation := ""
 	g.metrics.inFlight.Inc()
@@ -45,33 +47,44 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		g.metrics.inFlight.Dec()
 		g.metrics.answered(operation, a.status, time.Since(began))
 	}()
+	// The mux would redirect to a path that it thinks is meant, take HEAD for GET,
+	// and answer what it has not in text.
 	_, pattern := g.mux.Handler(r)
-	method, _, _ := strings.Cut(pattern, " ")
-	switch {
-	case pattern == "", path.Clean(r.URL.Path) != r.URL.Path:
-		// The mux would redirect to a path that it thinks is meant, or answer in text.
+	if method, _, _ := strings.Cut(pattern, " "); method != r.Method || path.Clean(r.URL.Path) != r.URL.Path {
 		g.notRouted(a, r)
-	case method != r.Method: // HEAD, which the mux takes for GET
-		a.Header().Set("Allow", method)
-		writeText(a, http.StatusMethodNotAllowed)
-	default:
-		operation = pattern
-		g.mux.ServeHTTP(a, r)
-	}
-}
-
-// notRouted answers what no operation is there for.
-func (g *Gateway) notRouted(a *answer, r *http.Request) {
-	probe := &headerOnly{header: make(http.Header)}
-	if path.Clean(r.URL.Path) == r.URL.Path {
-		g.mux.ServeHTTP(probe, r)
-	}
-	if probe.status != http.StatusMethodNotAllowed {
-		writeText(a, http.StatusNotFound)
 		return
 	}
-	a.Header().Set("Allow", probe.header.Get("Allow"))
-	writeText(a, http.StatusMethodNotAllowed)
+	operation = pattern
+	g.mux.ServeHTTP(a, r)
+}
+
+func withBody(r *http.Request, body io.ReadCloser) *http.Request {
+	r = r.WithContext(r.Context())
+	r.Body = body
+	return r
+}
+
+// methods are those that operations have.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
+
+// notRouted answers what no operation is there for.
+func (g *Gateway) notRouted(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	if path.Clean(r.URL.Path) == r.URL.Path {
+		probe := r.WithContext(r.Context())
+		for _, probe.Method = range methods {
+			_, pattern := g.mux.Handler(probe)
+			if method, _, _ := strings.Cut(pattern, " "); method == probe.Method {
+				allowed = append(allowed, method)
+			}
+		}
+	}
+	if len(allowed) == 0 {
+		writeText(w, http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeText(w, http.StatusMethodNotAllowed)
 }
 
 // writeText answers a status in the wire's words.
@@ -80,21 +93,6 @@ func writeText(w http.ResponseWriter, status int) {
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, "{\"detail\":%q}\n", http.StatusText(status))
 }
-
-// headerOnly takes an answer's status and header.
-type headerOnly struct {
-	header http.Header
-	status int
-}
-
-// Header is the answer's.
-func (h *headerOnly) Header() http.Header { return h.header }
-
-// Write takes nothing of the body.
-func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
-
-// WriteHeader takes the status.
-func (h *headerOnly) WriteHeader(status int) { h.status = status }
 
 // recovered answers a request whose handler has panicked, if nothing was written
 // yet. Huma panics where an answer cannot be written, so it is no news when the
@@ -199,7 +197,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	}
 	b.extend()
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		// It must not stand when the body has been read: the server goes on reading,
 		// to notice when the client goes, and would take it for that.
 		b.ended = true

@@ -243,6 +243,17 @@ func (a *answered) fails(status int, detail string) {
 	}
 }
 
+// says demands an error in words that hold others.
+func (a *answered) says(status int, words ...string) {
+	a.t.Helper()
+	detail, _ := a.object(status)["detail"].(string)
+	for _, w := range words {
+		if !strings.Contains(detail, w) {
+			a.t.Errorf("%s: %q\ndoes not say %q", a.what, detail, w)
+		}
+	}
+}
+
 // invalid demands a 422 of one fault.
 func (a *answered) invalid(kind string, loc ...any) map[string]any {
 	a.t.Helper()

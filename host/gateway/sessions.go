@@ -74,9 +74,6 @@ func infoOf(info session.Info) sessionInfo {
 func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 func registerSessions(g *Gateway) {
-	type usage struct {
-		Usage bool `query:"usage" doc:"Taken for compatibility: usage is not measured"`
-	}
 	type created struct{ Body sessionCreated }
 	register(g, huma.Operation{
 		OperationID: "create-session", Method: http.MethodPost, Path: "/sessions", Tags: []string{tagSessions},
@@ -100,7 +97,9 @@ func registerSessions(g *Gateway) {
 	register(g, huma.Operation{
 		OperationID: "list-sessions", Method: http.MethodGet, Path: "/sessions", Tags: []string{tagSessions},
 		Summary: "List the open sessions",
-	}, byService, failures{text: []int{http.StatusServiceUnavailable}}, func(ctx context.Context, _ *usage) (*listed, error) {
+	}, byService, failures{text: []int{http.StatusServiceUnavailable}}, func(ctx context.Context, _ *struct {
+		Usage bool `query:"usage" doc:"Taken for compatibility: usage is not measured"`
+	}) (*listed, error) {
 		infos, err := g.sessions.List(ctx)
 		if err != nil {
 			return nil, err
@@ -118,8 +117,8 @@ func registerSessions(g *Gateway) {
 		OperationID: "get-session", Method: http.MethodGet, Path: "/sessions/{session_id}", Tags: []string{tagSessions},
 		Summary: "Tell about a session",
 	}, bySession, failures{text: []int{http.StatusServiceUnavailable}}, func(ctx context.Context, in *struct {
-		sessionPath
-		usage
+		SessionID string `path:"session_id" maxLength:"64" doc:"The session's id"`
+		Usage     bool   `query:"usage" doc:"Taken for compatibility: usage is not measured"`
 	}) (*got, error) {
 		info, err := g.sessions.Get(ctx, in.SessionID)
 		if err != nil {
@@ -135,16 +134,11 @@ func registerSessions(g *Gateway) {
 	}, bySession, failures{text: []int{
 		http.StatusConflict, http.StatusBadGateway, http.StatusServiceUnavailable,
 	}}, func(ctx context.Context, in *struct {
-		sessionPath
-		Purge bool `query:"purge" doc:"Destroy the workspace, with its files"`
+		SessionID string `path:"session_id" maxLength:"64" doc:"The session's id"`
+		Purge     bool   `query:"purge" doc:"Destroy the workspace, with its files"`
 	}) (*struct{}, error) {
 		return nil, g.sessions.Close(ctx, in.SessionID, in.Purge)
 	})
-}
-
-// sessionPath is the session that a call is about.
-type sessionPath struct {
-	SessionID string `path:"session_id" maxLength:"64" doc:"The session's id"`
 }
 
 // deref is the value, or the zero one.
