@@ -56,8 +56,8 @@ func newRootCommand(a *app) *cobra.Command {
 		newRunsCommand(a), newAttachCommand(a), newStopCommand(a))
 	addGroup(root, groupFiles, newLsCommand(a), newCatCommand(a), newStatCommand(a), newMkdirCommand(a),
 		newRmCommand(a), newMvCommand(a), newCpCommand(a))
-	addGroup(root, groupOperate, newPsCommand(a), newPruneCommand(a), newDestroyCommand(a),
-		newProvidersCommand(a), newConfigCommand(a), newPluginCommand(a))
+	addGroup(root, groupOperate, newPsCommand(a), newPruneCommand(a), newSuspendCommand(a), newDestroyCommand(a),
+		newProvidersCommand(a), newConfigCommand(a), newPluginCommand(a), newServeCommand(a))
 	root.AddCommand(newVersionCommand(a), newCompletionCommand(a))
 	root.SetHelpCommand(newHelpCommand())
 	mend(a, root)
