@@ -193,6 +193,11 @@ func (r *activeRun) conclude(result *workspace.Result, err error) {
 	case errors.As(err, &limit):
 		r.end.limited, r.end.limit, r.end.survivors = true, limit.Limit, limit.Survivors != ""
 	case errors.Is(cause, errStopped):
+		// A session that is closed or purged stops its runs too.
+		if err := r.use.Check(context.WithoutCancel(r.ctx), err); errors.As(err, &refused) {
+			r.end.err = err
+			return
+		}
 		code := exitTerminated
 		r.end.stopped, r.end.exitCode = true, &code
 	case errors.Is(cause, errShutdown):
