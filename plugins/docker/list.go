@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
@@ -35,11 +37,35 @@ func (p *provider) List(ctx context.Context, opts workspace.ListOptions) iter.Se
 			return
 		}
 		for _, c := range all {
-			if isOurs(c.Labels) && !yield(p.info(c), nil) {
+			if !isOurs(c.Labels) {
+				continue
+			}
+			copied := false
+			if name := "/" + p.containerName(keyOf(c.Labels)); !slices.Contains(c.Names, name) {
+				if copied, err = p.isCopy(ctx, c.ImageID, c.Labels); err != nil {
+					yield(sdk.Info{}, err)
+					return
+				}
+			}
+			if !copied && !yield(p.info(c), nil) {
 				return
 			}
 		}
 	}
+}
+
+// isCopy says whether a container has its labels from its image: somebody has made
+// that of a workspace's container, by docker commit, and run it.
+func (p *provider) isCopy(ctx context.Context, imageID string, labels map[string]string) (copied bool, err error) {
+	err = p.engine.Query(ctx, "looking at image "+imageID, func(ctx context.Context, api *client.Client) error {
+		image, err := api.ImageInspect(ctx, imageID)
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		copied = err == nil && image.Config != nil && image.Config.Labels[labelToken] == labels[labelToken]
+		return err
+	})
+	return copied, err
 }
 
 func (p *provider) info(c container.Summary) sdk.Info {

@@ -110,12 +110,13 @@ func (p *provider) findWorkspace(ctx context.Context, id string) (c container.In
 		if !isOurs(candidate.Labels) || keyOf(candidate.Labels) != id {
 			continue
 		}
-		if c, err = p.inspect(ctx, candidate.ID); !errdefs.IsNotFound(err) {
+		copied, err := p.isCopy(ctx, candidate.ImageID, candidate.Labels)
+		if err == nil && !copied {
+			c, err = p.inspect(ctx, candidate.ID)
+		}
+		if !copied && !errdefs.IsNotFound(err) { // removed just now
 			return c, err == nil, err
 		}
-	}
-	if errdefs.IsNotFound(err) {
-		err = nil // removed just now
 	}
 	return c, false, err
 }
