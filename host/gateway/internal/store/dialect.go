@@ -21,3 +21,8 @@ type dialect struct {
 func (d dialect) sql(query string) string {
 	return strings.NewReplacer("{now}", d.now, "{greatest}", d.greatest, "{share}", d.share).Replace(query)
 }
+
+// text is what both databases can hold: command lines and errors may be any bytes.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}

@@ -49,7 +49,7 @@ func appendEvents(ctx context.Context, q querier, id string, events []Event) err
 	for i, e := range events {
 		seq := latest - int64(len(events)-1-i)
 		_, err := q.ExecContext(ctx, "INSERT INTO berth_events (session, seq, at, op, target, ok, detail, duration) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-			id, seq, e.At.UnixMicro(), e.Op, e.Target, number(e.OK), e.Detail, e.Duration.Microseconds())
+			id, seq, e.At.UnixMicro(), text(e.Op), text(e.Target), number(e.OK), text(e.Detail), e.Duration.Microseconds())
 		if err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (s *Store) NameRun(ctx context.Context, session, id, gateway, hostRun strin
 func (s *Store) EndRun(ctx context.Context, r Run) error {
 	return s.change(ctx, s.lazy, "end run "+r.ID+" of session "+r.Session, func(q querier) error {
 		_, err := q.ExecContext(ctx, s.dialect.sql("UPDATE berth_runs SET ended_at = {now}, exit_code = $1, detail = $2 WHERE session = $3 AND id = $4 AND gateway = $5"),
-			r.ExitCode, r.Detail, r.Session, r.ID, r.Gateway)
+			r.ExitCode, text(r.Detail), r.Session, r.ID, r.Gateway)
 		return err
 	})
 }

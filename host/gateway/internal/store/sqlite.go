@@ -22,9 +22,9 @@ const (
 )
 
 const (
-	// busyTimeout is how long a transaction waits for another connection's, in
-	// milliseconds. All are this process's own, and short.
-	busyTimeout = "15000"
+	// waits is for how long, in milliseconds, a transaction waits for another
+	// connection's. All are this process's own, and short.
+	waits = "busy_timeout(15000)"
 	// maxReaders bounds the read connections, each of which has a cache of 2 MB.
 	maxReaders = 4
 )
@@ -67,13 +67,13 @@ func openSQLite(ctx context.Context, path string) (_ *Store, err error) {
 	// In write-ahead mode, NORMAL may forget the last transactions when the machine
 	// loses its power: not those that claim a session, without which a workspace
 	// would be left that nobody knows of.
-	if s.durable, err = openPool(path, 1, "journal_mode(WAL)", "synchronous(FULL)"); err != nil {
+	if s.durable, err = openPool(path, 1, waits, "journal_mode(WAL)", "synchronous(FULL)"); err != nil {
 		return nil, err
 	}
-	if s.lazy, err = openPool(path, 1, "synchronous(NORMAL)"); err != nil {
+	if s.lazy, err = openPool(path, 1, waits, "synchronous(NORMAL)"); err != nil {
 		return nil, err
 	}
-	if s.read, err = openPool(path, maxReaders, "query_only(1)"); err != nil {
+	if s.read, err = openPool(path, maxReaders, waits, "query_only(1)"); err != nil {
 		return nil, err
 	}
 	var mode string
@@ -90,13 +90,12 @@ func openSQLite(ctx context.Context, path string) (_ *Store, err error) {
 // however that ends: SQLite's own, so that it works wherever SQLite does.
 func (s *Store) hold(ctx context.Context, path string) error {
 	var err error
-	if s.held, err = openPool(path, 1, "journal_mode(MEMORY)", "busy_timeout(0)"); err != nil {
+	if s.lockFile, err = openPool(path, 1, "busy_timeout(0)"); err != nil {
 		return err
 	}
-	s.held.SetMaxIdleConns(1)
-	conn, err := s.held.Conn(ctx)
-	if err == nil {
-		_, err = conn.ExecContext(ctx, "BEGIN EXCLUSIVE")
+	// The connection is kept out of the pool, which would end its transaction.
+	if s.lock, err = s.lockFile.Conn(ctx); err == nil {
+		_, err = s.lock.ExecContext(ctx, "BEGIN EXCLUSIVE")
 	}
 	if isBusy(err) {
 		return fmt.Errorf("another process has this store open: an SQLite store serves one gateway; several share a postgres:// one: %w", ErrInUse)
@@ -104,8 +103,6 @@ func (s *Store) hold(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("lock it (%s): %w", path, err)
 	}
-	// The connection is never given back to the pool, which would end the
-	// transaction: closing the pool closes it.
 	return nil
 }
 
@@ -120,7 +117,7 @@ func openPool(path string, conns int, pragmas ...string) (*sql.DB, error) {
 	if runtime.GOOS == "windows" {
 		path = "/" + path
 	}
-	query := url.Values{"_txlock": {"immediate"}, "_pragma": append([]string{"busy_timeout(" + busyTimeout + ")"}, pragmas...)}
+	query := url.Values{"_txlock": {"immediate"}, "_pragma": pragmas}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
@@ -136,7 +133,7 @@ const applicationID = 0x62737276
 
 // checkSQLite refuses a file that holds another program's tables.
 func checkSQLite(ctx context.Context, path string) (err error) {
-	db, err := openPool(path, 1)
+	db, err := openPool(path, 1, waits)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Store keeps records. All methods may be called concurrently.
@@ -18,8 +19,12 @@ type Store struct {
 	// write is held by whoever writes to SQLite, which takes one writer at a time;
 	// those who wait are served in their order. Nil for PostgreSQL.
 	write chan struct{}
-	// held keeps other processes from an SQLite file.
-	held *sql.DB
+	// lock keeps other processes from an SQLite file.
+	lock     *sql.Conn
+	lockFile *sql.DB
+
+	closing sync.Once
+	closed  error
 }
 
 // What callers decide on.
@@ -66,13 +71,24 @@ func (s *Store) String() string { return s.name }
 // Shared reports whether other processes may use the same records.
 func (s *Store) Shared() bool { return s.write == nil }
 
-// Close ends its connections.
+// Close ends its connections. A second one does nothing.
 func (s *Store) Close() error {
+	s.closing.Do(func() { s.closed = s.close() })
+	return s.closed
+}
+
+func (s *Store) close() error {
 	var errs []error
-	for _, db := range append(s.pools(), s.held) {
+	for _, db := range s.pools() {
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
+	}
+	if s.lock != nil { // after all that it keeps others from
+		errs = append(errs, s.lock.Close())
+	}
+	if s.lockFile != nil {
+		errs = append(errs, s.lockFile.Close())
 	}
 	return errors.Join(errs...)
 }
