@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -103,13 +104,7 @@ func checkSorted(t testing.TB, e *env) {
 	for i := range manyNames {
 		want = append(want, fmt.Sprintf("n%d", i))
 	}
-	for i, name := range want {
-		if i%5 == 1 {
-			e.mkdir(t, join(dir, name))
-		} else {
-			e.writeFile(t, join(dir, name), "")
-		}
-	}
+	e.makeAll(t, dir, want)
 	slices.Sort(want)
 	if got := e.names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("the listing has %d names, want %d, sorted byte by byte: %.300q", len(got), len(want), got)
@@ -118,6 +113,33 @@ func checkSorted(t testing.TB, e *env) {
 	e.mkdir(t, empty)
 	if got := e.names(t, empty); len(got) != 0 {
 		t.Errorf("an empty directory lists %q", got)
+	}
+}
+
+// makersAtOnce is how many make those names: where each takes long, they take less
+// together.
+const makersAtOnce = 4
+
+// makeAll makes empty files, and directories among them.
+func (e *env) makeAll(t testing.TB, dir string, names []string) {
+	t.Helper()
+	ws, ctx := e.shared(t), e.context(t)
+	errs := make([]error, makersAtOnce)
+	var wg sync.WaitGroup
+	for first := range errs {
+		wg.Go(func() {
+			for i := first; i < len(names) && errs[first] == nil; i += makersAtOnce {
+				if i%5 == 1 {
+					errs[first] = ws.MkdirAll(ctx, join(dir, names[i]))
+				} else {
+					errs[first] = ws.WriteFile(ctx, join(dir, names[i]), nil)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("make %d names: %v", len(names), err)
 	}
 }
 

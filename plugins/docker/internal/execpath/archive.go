@@ -190,14 +190,13 @@ type download struct {
 }
 
 func (a *archive) download(ctx context.Context, abs string) (*download, error) {
-	d := &download{a: a, ctx: ctx}
-	d.limit, d.end = context.WithCancelCause(ctx)
-	d.timer = time.AfterFunc(silence, func() { d.end(errSilent) })
-	body, _, err := a.w.config.Engine.Client().CopyFromContainer(d.limit, a.w.config.ContainerID, abs)
+	limit, end := context.WithCancelCause(ctx)
+	d := &download{a: a, ctx: ctx, limit: limit, end: end, timer: time.AfterFunc(silence, func() { end(errSilent) })}
+	body, _, err := a.w.config.Engine.Client().CopyFromContainer(limit, a.w.config.ContainerID, abs)
 	d.timer.Stop()
 	if err != nil {
 		err = d.explain(fault(err))
-		d.end(nil)
+		end(nil)
 		return nil, err
 	}
 	d.body = body

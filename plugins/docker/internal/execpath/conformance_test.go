@@ -14,14 +14,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestContract is the whole suite in the kinds of container that the provider's own
-// tests, which have the others, do not run without a guest. One follows the other: the
-// suite measures the memory of this process.
+// tests, which have the others, do not run without a guest. All at once: much of what
+// they do is waiting.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	for name, b := range map[string]box{
 		"busybox":          {image: "busybox"},
 		"debian as a user": {image: "debian", user: "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := hosttest.New(t, map[string]hosttest.Registrar{"execpath": plugin(t, b)})
 			report := conformance.Test(t, conformance.Options{Host: h, Provider: "execpath"})
 			if n := report.Count(conformance.Checked); n < 90 {
@@ -33,6 +35,7 @@ func TestContract(t *testing.T) {
 
 // TestFilesWithoutAShell is what archive calls can do.
 func TestFilesWithoutAShell(t *testing.T) {
+	t.Parallel()
 	h := hosttest.New(t, map[string]hosttest.Registrar{"execpath": plugin(t, box{image: "scratch"})})
 	report := conformance.Test(t, conformance.Options{Host: h, Provider: "execpath"})
 	if n := report.Count(conformance.Checked); n < 30 {

@@ -13,5 +13,5 @@
 //
 // What escapes a stop is a descendant that has left its process group, session,
 // parent and environment all at once. A container without a shell has files only,
-// by archive calls.
+// by archive calls. These are its [Deviations], and there are no others.
 package execpath
