@@ -86,6 +86,7 @@ func TestF2_AFileIsWholeOrAnError(t *testing.T) {
 }
 
 func TestF8_AnIdleStreamEndsButNotForAPausedReader(t *testing.T) {
+	t.Parallel()
 	p := &raw{readFile: func(req *berthv1.ReadFileRequest, stream readStream) error {
 		if err := stream.Send(readInfo(2)); err != nil {
 			return err
@@ -99,13 +100,14 @@ func TestF8_AnIdleStreamEndsButNotForAPausedReader(t *testing.T) {
 		}
 		return stream.Send(readEnd(2))
 	}}
-	ws := newWorkspace(t, p, func(c *host.Config) { c.Deadlines.Idle = 300 * time.Millisecond })
+	const idle = 2 * time.Second // what is on its way may be late on a busy machine
+	ws := newWorkspace(t, p, func(c *host.Config) { c.Deadlines.Idle = idle })
 	r, err := ws.Open(t.Context(), "f", workspace.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	time.Sleep(600 * time.Millisecond) // our own pause, which does not count
+	time.Sleep(idle + idle/2) // our own pause, which does not count
 	if data, err := io.ReadAll(r); err != nil || string(data) != "ab" {
 		t.Errorf("%q, %v", data, err)
 	}
