@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/hashicorp/go-hclog"
 )
 
 // jsonType is what all answers are that are not files or streams.
@@ -19,10 +20,11 @@ const jsonType = "application/json"
 // users of the library in the same program would see.
 type api struct {
 	huma.API
+	logger hclog.Logger
 }
 
 // newAPI makes an API without operations.
-func newAPI(mux *http.ServeMux, version string) huma.API {
+func newAPI(mux *http.ServeMux, version string, logger hclog.Logger) *api {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -42,7 +44,7 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 		Formats:       map[string]huma.Format{jsonType: huma.DefaultJSONFormat},
 		DefaultFormat: jsonType,
 	}
-	return &api{huma.NewAPI(config, &adapter{humago.NewAdapter(exactRoot{mux}, "")})}
+	return &api{huma.NewAPI(config, &adapter{humago.NewAdapter(exactRoot{mux}, "")}), logger}
 }
 
 // exactRoot has the pattern of the root match nothing else.
@@ -118,11 +120,25 @@ func (a *api) Transform(ctx huma.Context, _ string, value any) (any, error) {
 	default:
 		return value, nil
 	}
+	a.log(ctx, wire)
 	ctx.SetHeader("Content-Type", jsonType)
 	if e := exchangeOf(ctx); e != nil {
 		e.status = wire.status
 	}
 	return wire.body(), nil
+}
+
+// log tells an operator of what is no fault of a client's.
+func (a *api) log(ctx huma.Context, wire *wireError) {
+	level := hclog.Debug
+	switch {
+	case ctx.Context().Err() != nil: // the client has gone
+	case wire.status == http.StatusInternalServerError:
+		level = hclog.Error
+	case wire.status > http.StatusInternalServerError:
+		level = hclog.Warn
+	}
+	a.logger.Log(level, "request refused", "operation", ctx.Operation().OperationID, "session", ctx.Param("session_id"), "status", wire.status, "error", wire)
 }
 
 // Marshal writes JSON.
@@ -139,11 +155,12 @@ func (a *api) Unmarshal(contentType string, data []byte, value any) error {
 }
 
 // answerError writes an error from where there is no handler to return it.
-func answerError(a huma.API, ctx huma.Context, err error) {
+func (a *api) answerError(ctx huma.Context, err error) {
 	var wire *wireError
 	if !errors.As(mapError(err), &wire) {
 		wire = &wireError{status: http.StatusInternalServerError, cause: err}
 	}
+	a.log(ctx, wire)
 	for name, values := range wire.GetHeaders() {
 		for _, value := range values {
 			ctx.AppendHeader(name, value)

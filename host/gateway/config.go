@@ -25,8 +25,8 @@ type Config struct {
 	Token string
 	// Runtimes are what clients may ask for, by alias.
 	Runtimes map[string]Runtime
-	// DefaultRuntime is the alias for a session that names none. Empty is the only
-	// one that there is; where there are more, a client must name one.
+	// DefaultRuntime is the alias for a session that names none. Empty is the first
+	// in the order of their names.
 	DefaultRuntime string
 	// Store is where the records of sessions are kept: "sqlite:PATH", a file for
 	// this gateway alone, or "postgres://…", which several share.
@@ -130,12 +130,10 @@ func (c *Config) complete() error {
 			c.Runtimes[alias] = runtime
 		}
 	}
-	if c.DefaultRuntime == "" && len(c.Runtimes) == 1 {
-		for alias := range c.Runtimes {
-			c.DefaultRuntime = alias
-		}
+	if c.DefaultRuntime == "" {
+		c.DefaultRuntime = c.aliases()[0]
 	}
-	if _, ok := c.Runtimes[c.DefaultRuntime]; !ok && c.DefaultRuntime != "" {
+	if _, ok := c.Runtimes[c.DefaultRuntime]; !ok {
 		return invalid("the default runtime %q is none of %s", c.DefaultRuntime, strings.Join(c.aliases(), ", "))
 	}
 	if c.Listen == "" {

@@ -60,7 +60,7 @@ func (e *wireError) Error() string {
 			text = detail[0].Msg
 		}
 	}
-	if e.cause != nil {
+	if e.cause != nil && e.cause.Error() != text {
 		text += ": " + e.cause.Error()
 	}
 	return text

@@ -11,6 +11,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,9 +32,10 @@ type Gateway struct {
 	sessions *session.Manager
 	metrics  *metrics
 	runs     *runTable
+	tls      *tls.Config // nil without TLS
 
 	mux      *http.ServeMux
-	api      huma.API
+	api      *api
 	document []byte // OpenAPI, as JSON
 
 	// draining is closed when a server of the gateway begins to end: what follows
@@ -65,6 +67,9 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, logger: config.Logger, mux: http.NewServeMux(), draining: make(chan struct{}), runs: newRunTable()}
 	var err error
+	if g.tls, err = config.TLS.load(); err != nil {
+		return nil, err
+	}
 	if g.store, err = store.Open(ctx, storeURL(config.Store)); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
@@ -72,7 +77,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 		return nil, errors.Join(fmt.Errorf("gateway: %w", err), g.store.Close())
 	}
 	g.metrics = newMetrics(g.sessions)
-	g.api = newAPI(g.mux, config.Version)
+	g.api = newAPI(g.mux, config.Version, g.logger)
 	g.api.UseMiddleware(g.authorize)
 	for _, add := range registrations {
 		add(g)
@@ -102,7 +107,7 @@ func (g *Gateway) authorize(ctx huma.Context, next func(huma.Context)) {
 			id = ctx.Param("session_id")
 		}
 		if err := g.sessions.Authorize(ctx.Context(), ctx.Header(tokenHeader), id); err != nil {
-			answerError(g.api, ctx, err)
+			g.api.answerError(ctx, err)
 			return
 		}
 	}

@@ -24,12 +24,14 @@ import (
 //	  execute_timeout: 10m
 //
 // Without runtimes each configured provider is one, under its own name; without a
-// store the records are in the data folder. The caller adds Host, and a token if
-// there is none. Errors are [*host.ConfigError] values.
+// default runtime the first that the file has is it, or the first provider by name;
+// without a store the records are in the data folder. The caller adds Host, and a
+// token if there is none. Errors are [*host.ConfigError] values.
 func LoadConfig(file host.Config) (Config, error) {
 	config := Config{Store: "sqlite:" + filepath.Join(file.DataFolder(), "gateway", "sessions.db")}
 	section := file.Section("gateway")
 	var fallback host.Section // default_runtime
+	first := ""
 	err := section.Each(func(key string, value host.Section) (err error) {
 		switch key {
 		case "listen":
@@ -48,7 +50,7 @@ func LoadConfig(file host.Config) (Config, error) {
 			fallback = value
 			config.DefaultRuntime, err = value.Text()
 		case "runtimes":
-			config.Runtimes, err = loadRuntimes(value, file)
+			config.Runtimes, first, err = loadRuntimes(value, file)
 		case "drain_timeout":
 			if config.DrainTimeout, err = value.Duration(); err == nil && config.DrainTimeout == 0 {
 				return value.Fault("want more than zero")
@@ -71,7 +73,9 @@ func LoadConfig(file host.Config) (Config, error) {
 			config.Runtimes[name] = Runtime{Provider: name}
 		}
 	}
-	if _, ok := config.Runtimes[config.DefaultRuntime]; !ok && config.DefaultRuntime != "" {
+	if !fallback.Exists() {
+		config.DefaultRuntime = first
+	} else if _, ok := config.Runtimes[config.DefaultRuntime]; !ok {
 		return Config{}, fallback.Fault("is no runtime: there are " + strings.Join(config.aliases(), ", "))
 	}
 	return config, nil
@@ -187,9 +191,10 @@ func loadTLS(section host.Section) (*TLS, error) {
 	return config, err
 }
 
-func loadRuntimes(section host.Section, file host.Config) (map[string]Runtime, error) {
-	runtimes := make(map[string]Runtime)
-	err := section.Each(func(alias string, value host.Section) error {
+// loadRuntimes reads the runtimes, and which of them is the first.
+func loadRuntimes(section host.Section, file host.Config) (runtimes map[string]Runtime, first string, err error) {
+	runtimes = make(map[string]Runtime)
+	err = section.Each(func(alias string, value host.Section) error {
 		if !aliasName.MatchString(alias) {
 			return value.Fault(aliasFault)
 		}
@@ -215,11 +220,14 @@ func loadRuntimes(section host.Section, file host.Config) (map[string]Runtime, e
 		if _, ok := file.Providers[runtime.Provider]; !ok {
 			return provider.Fault("names no provider that is configured: there are " + strings.Join(slices.Sorted(maps.Keys(file.Providers)), ", "))
 		}
+		if len(runtimes) == 0 {
+			first = alias
+		}
 		runtimes[alias] = runtime
 		return nil
 	})
 	if err == nil && len(runtimes) == 0 {
 		err = section.Fault("is empty: clients could open nothing. Without it each provider is a runtime of its own name")
 	}
-	return runtimes, err
+	return runtimes, first, err
 }

@@ -91,6 +91,13 @@ func TestLoadConfigWithoutASectionServesEveryProvider(t *testing.T) {
 	}
 }
 
+func TestLoadConfigDefaultsToTheFirstRuntime(t *testing.T) {
+	config, _, err := load(t, "gateway:\n  runtimes: {z: {provider: local}, a: {provider: docker}}\n")
+	if err != nil || config.DefaultRuntime != "z" {
+		t.Errorf("%q, %v", config.DefaultRuntime, err)
+	}
+}
+
 func TestLoadConfigTellsWhatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		text, key string // the section's one line, and the key that is wrong
@@ -107,6 +114,7 @@ func TestLoadConfigTellsWhatIsWrong(t *testing.T) {
 		"a store without a path":   {"store: 'sqlite:'", "gateway.store", "want sqlite:PATH"},
 		"half of TLS":              {"tls: {cert: s3cret}", "gateway.tls", "want both"},
 		"an unknown key of TLS":    {"tls: {cert: c, certs: s3cret}", "gateway.tls.certs", "did you mean cert?"},
+		"an empty default":         {"default_runtime: ''", "gateway.default_runtime", "there are docker, local"},
 		"a default that is none":   {"default_runtime: s3cret", "gateway.default_runtime", "there are docker, local"},
 		"no runtimes":              {"runtimes: {}", "gateway.runtimes", "is empty"},
 		"a strange alias":          {"runtimes: {'a b': {provider: local}}", "gateway.runtimes.a b", "not named as an alias"},

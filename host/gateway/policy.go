@@ -32,7 +32,7 @@ type runtimePolicy struct {
 // servicePolicy is what bounds clients. Lifetimes are in seconds.
 type servicePolicy struct {
 	Runtimes             []runtimePolicy `json:"runtimes" nullable:"false"`
-	DefaultRuntime       string          `json:"default_runtime" doc:"Empty if a session must name one"`
+	DefaultRuntime       string          `json:"default_runtime" doc:"What a session gets that names none"`
 	MaxSessions          *int            `json:"max_sessions"`
 	MaxOpenSessions      *int            `json:"max_open_sessions"`
 	MaxSessionsPerTenant *int            `json:"max_sessions_per_tenant"`
@@ -139,14 +139,13 @@ func (lifetimeField) Schema(huma.Registry) *huma.Schema {
 
 // Schema is that of what cannot be none.
 func (positiveField) Schema(huma.Registry) *huma.Schema {
-	s := bounded(1, maxSeconds, "Not to be cleared: null leaves it")
-	return s
+	return bounded(1, maxSeconds, "Not to be cleared: null leaves it")
 }
 
 // Schema is that of an alias.
 func (nameField) Schema(huma.Registry) *huma.Schema {
 	limit := 64
-	return &huma.Schema{Type: huma.TypeString, Nullable: true, MaxLength: &limit, Description: "An alias; null or empty is none"}
+	return &huma.Schema{Type: huma.TypeString, Nullable: true, MaxLength: &limit, Description: "An alias; null leaves it"}
 }
 
 func bounded(least, most float64, doc string) *huma.Schema {
@@ -176,8 +175,8 @@ func (u *policyUpdate) session() session.PolicyUpdate {
 	life := func(f lifetimeField) session.Optional[*time.Duration] {
 		return session.Optional[*time.Duration]{Named: f.named, Value: lifetime(time.Duration(deref(f.value)) * time.Second)}
 	}
-	if u.DefaultRuntime.named {
-		out.DefaultRuntime = session.To(deref(u.DefaultRuntime.value))
+	if u.DefaultRuntime.value != nil {
+		out.DefaultRuntime = session.To(*u.DefaultRuntime.value)
 	}
 	if u.ExecuteTimeout.value != nil {
 		out.ExecuteTimeout = session.To(time.Duration(*u.ExecuteTimeout.value) * time.Second)

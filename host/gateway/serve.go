@@ -32,6 +32,18 @@ const (
 // socketMode lets the user in whom the gateway runs as, and nobody else.
 const socketMode = 0o600
 
+// load reads the certificate and its key.
+func (t *TLS) load() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: loading the certificate: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
+}
+
 // Listen opens what the configuration says. A unix socket that nobody listens at
 // any more is replaced.
 func (g *Gateway) Listen(ctx context.Context) (net.Listener, error) {
@@ -79,7 +91,7 @@ func (g *Gateway) URL(l net.Listener) string {
 	if l.Addr().Network() == "unix" {
 		return "unix:" + l.Addr().String()
 	}
-	if g.config.TLS != nil {
+	if g.tls != nil {
 		return "https://" + l.Addr().String()
 	}
 	return "http://" + l.Addr().String()
@@ -89,7 +101,7 @@ func (g *Gateway) URL(l net.Listener) string {
 // machine in clear.
 func (g *Gateway) Exposed(l net.Listener) bool {
 	addr, ok := l.Addr().(*net.TCPAddr)
-	return ok && g.config.TLS == nil && !addr.IP.IsLoopback()
+	return ok && g.tls == nil && !addr.IP.IsLoopback()
 }
 
 // Serve answers what comes in at l until ctx ends. Then it takes no more, waits for
@@ -100,21 +112,14 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	defer cut()
 	server := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
+		TLSConfig:   g.tls,
 		Handler:     g.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		// What it tells there is of clients that fail in shaking hands.
 		ErrorLog: g.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
-	if g.config.TLS != nil {
-		certificate, err := tls.LoadX509KeyPair(g.config.TLS.Cert, g.config.TLS.Key)
-		if err != nil {
-			l.Close()
-			return fmt.Errorf("gateway: loading the certificate: %w", err)
-		}
-		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	}
 	served := make(chan error, 1)
 	go func() {
-		if server.TLSConfig != nil {
+		if g.tls != nil {
 			served <- server.ServeTLS(l, "", "")
 		} else {
 			served <- server.Serve(l)
