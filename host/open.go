@@ -21,6 +21,8 @@ type opening struct {
 	done    chan struct{} // closed when session and err are set
 	session *session
 	err     error
+	cancel  context.CancelFunc
+	waiters int // guarded by the handle's mutex
 }
 
 // open creates or attaches on first use. The try belongs to the handle and not
@@ -43,31 +45,49 @@ func (h *handle) open(ctx context.Context) (*session, error) {
 			return nil, op.wrap(err)
 		}
 		o = &opening{done: make(chan struct{})}
+		var tryCtx context.Context
+		tryCtx, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		h.opening = o
-		go h.run(context.WithoutCancel(ctx), o)
+		go h.run(tryCtx, o)
 	}
+	o.waiters++
 	h.mu.Unlock()
 	select {
 	case <-o.done:
 		return o.session, o.err
 	case <-ctx.Done():
+		h.leave(o)
 		return nil, op.wrap(ctx.Err())
 	}
+}
+
+// leave is for a caller who waits no longer. An attach that nobody waits for is given
+// up: there is a ref already, and a service that does not answer would only hold up
+// the end of the host.
+func (h *handle) leave(o *opening) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.waiters--; o.waiters > 0 || h.ref.IsZero() || h.opening != o {
+		return
+	}
+	h.opening = nil // whoever asks next begins anew
+	o.cancel()
 }
 
 // run makes one try and tells all who wait.
 func (h *handle) run(ctx context.Context, o *opening) {
 	defer h.p.host.tasks.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(h.p.host.ctx, cancel)() //nolint:contextcheck // it ends with the host too
+	defer o.cancel()
+	defer context.AfterFunc(h.p.host.ctx, o.cancel)() //nolint:contextcheck // it ends with the host too
 
 	o.session, o.err = h.connect(ctx)
 	if o.err != nil && h.p.host.ctx.Err() != nil && errors.Is(o.err, context.Canceled) {
 		o.err = h.op("open", true).wrap(errClosed)
 	}
 	h.mu.Lock()
-	h.session, h.opening = o.session, nil // a failed try is repeated by the next operation
+	if h.opening == o { // and not given up
+		h.session, h.opening = o.session, nil // a failed try is repeated by the next operation
+	}
 	h.mu.Unlock()
 	close(o.done)
 }

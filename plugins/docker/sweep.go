@@ -76,6 +76,9 @@ func (s sweeping) all(ctx context.Context) ([]workspace.Leftover, error) {
 	for _, part := range []func(context.Context) ([]workspace.Leftover, error){s.helpers, s.volumes, s.images} {
 		some, err := part(ctx)
 		swept, errs = append(swept, some...), append(errs, err)
+		if errors.Is(err, workspace.ErrTransient) {
+			break // the engine is gone: the others would wait as long, to say the same
+		}
 	}
 	return swept, errors.Join(errs...)
 }

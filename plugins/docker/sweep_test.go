@@ -1,11 +1,15 @@
 package docker
 
 import (
+	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/volume"
 
+	"github.com/berth-dev/berth/plugin/sdk"
 	"github.com/berth-dev/berth/plugins/docker/internal/guestvolume"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -38,5 +42,21 @@ func TestSweep_TakesWhatIsLeftBehindAlone(t *testing.T) {
 	}
 	if s.leftBehind(&volume.Volume{Labels: with(workspace.LabelProvider, "mine"), CreatedAt: "long ago"}, now) {
 		t.Error("a volume of unknown age is swept")
+	}
+}
+
+// TestSweep_SaysOnceThatThereIsNoEngine: one that does not answer takes its time with
+// each question.
+func TestSweep_SaysOnceThatThereIsNoEngine(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
+	made, err := Plugin("test").New(t.Context(), Config{}, sdk.Env{Provider: "mine", DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := made.(*provider)
+	t.Cleanup(func() { _ = p.Close() })
+	swept, err := p.Sweep(t.Context(), workspace.SweepOptions{})
+	if !errors.Is(err, workspace.ErrTransient) || len(swept) > 0 || strings.Count(err.Error(), "none.sock") != 1 {
+		t.Errorf("swept %v, %v", swept, err)
 	}
 }
