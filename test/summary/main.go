@@ -1,8 +1,8 @@
 // Command summary reads what `go test -json` wrote, one file a run, names what
-// failed and what was skipped and why, and ends with one line, N passed, N
-// failed, N skipped. It fails if a test failed, if
-// none ran, or if one was skipped in every run in which it appeared: a test that
-// is skipped both as root and as an unprivileged user checks nothing.
+// failed, what was skipped and why, and what took longest, and ends with one line,
+// N passed, N failed, N skipped. It fails if a test failed, if none ran, or if one
+// was skipped in every run in which it appeared: a test that is skipped both as
+// root and as an unprivileged user checks nothing.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -22,6 +23,16 @@ type event struct {
 	ImportPath string // instead of Package, while building
 	Test       string
 	Output     string
+	Elapsed    float64 // seconds
+}
+
+// slowest is how many packages are named that took longest.
+const slowest = 10
+
+// duration is what one package took in one run.
+type duration struct {
+	name    string
+	seconds float64
 }
 
 // tally counts the outcomes of one test over all runs, and keeps what it printed
@@ -37,21 +48,29 @@ func main() {
 		os.Exit(2)
 	}
 	tests := map[string]*tally{}
+	var took []duration
 	for _, file := range os.Args[1:] {
-		if err := read(file, tests); err != nil {
+		durations, err := read(file, tests)
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "summary:", err)
 			os.Exit(2)
 		}
+		took = append(took, durations...)
+	}
+	slices.SortFunc(took, func(a, b duration) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, d := range took[:min(slowest, len(took))] {
+		fmt.Printf("%4.0f s: %s\n", d.seconds, d.name)
 	}
 	if !report(tests) {
 		os.Exit(1)
 	}
 }
 
-func read(file string, tests map[string]*tally) error {
+// read adds what a file tells of tests, and returns what packages took.
+func read(file string, tests map[string]*tally) (took []duration, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
@@ -59,7 +78,10 @@ func read(file string, tests map[string]*tally) error {
 	for n := 1; lines.Scan(); n++ {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("%s:%d: %w", file, n, err)
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+		if e.Test == "" && (e.Action == "pass" || e.Action == "fail") {
+			took = append(took, duration{filepath.Base(file) + " " + e.Package, e.Elapsed})
 		}
 		name := strings.TrimSpace(cmp.Or(e.Package, e.ImportPath) + " " + e.Test)
 		t := tests[name]
@@ -86,7 +108,7 @@ func read(file string, tests map[string]*tally) error {
 			t.output.Reset()
 		}
 	}
-	return lines.Err()
+	return took, lines.Err()
 }
 
 func report(tests map[string]*tally) bool {
