@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -130,6 +131,9 @@ func (p *provider) reachExec(ctx context.Context, r *room, c container.InspectRe
 	})
 	if err != nil {
 		return err
+	}
+	if slices.Contains(ws.Withhold(), workspace.FeatureCommands) {
+		p.logger.Warn("a container with neither a guest nor a shell: there are files only", "container", r.name)
 	}
 	r.exec = ws
 	return nil
