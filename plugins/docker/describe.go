@@ -169,6 +169,9 @@ func (p *plan) tmpfs() map[string]string {
 	return all
 }
 
+// podmanTmpfsMode is that of a folder in memory which is open to all users.
+const podmanTmpfsMode = "mode=1777"
+
 // ownedTmpfs are the options of one that belongs to the container's user. Podman
 // has none for that: there it is everybody's, as /tmp is. The guest makes a folder
 // of its own in it and goes into nobody else's.
@@ -177,7 +180,7 @@ func (p *plan) ownedTmpfs(mode string) string {
 	case p.who.uid == 0 && p.who.gid == 0:
 		return "mode=" + mode
 	case p.podman:
-		return "mode=1777"
+		return podmanTmpfsMode
 	}
 	return fmt.Sprintf("mode=%s,uid=%d,gid=%d", mode, p.who.uid, p.who.gid)
 }

@@ -149,6 +149,10 @@ func (p *provider) start(ctx context.Context, c container.InspectResponse, r rec
 	return started, p.unusable(ctx, started)
 }
 
+// podmanStops is what Podman says of a container that it is about to stop, where
+// Docker waits.
+const podmanStops = "must be in Created or Stopped state to be started"
+
 // startStopped starts a container. A guest that is not there, since somebody has
 // removed its volume, is put there again, once.
 func (p *provider) startStopped(ctx context.Context, c container.InspectResponse, r record) error {
@@ -156,7 +160,11 @@ func (p *provider) startStopped(ctx context.Context, c container.InspectResponse
 	sdk.Report(ctx, sdk.Progress{Text: doing})
 	start := func() error {
 		return p.engine.Change(ctx, doing, func(ctx context.Context, api *client.Client) error {
-			return refused(otherContainer(c, api.ContainerStart(ctx, c.ID, container.StartOptions{})))
+			err := api.ContainerStart(ctx, c.ID, container.StartOptions{})
+			if err != nil && strings.Contains(err.Error(), podmanStops) {
+				return fmt.Errorf("%s is being stopped: %w: %w", nameOf(c), err, workspace.ErrTransient)
+			}
+			return refused(otherContainer(c, err))
 		})
 	}
 	err := start()

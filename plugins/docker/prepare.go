@@ -32,7 +32,42 @@ func (p *provider) prepare(ctx context.Context, c container.InspectResponse, r r
 			return err
 		}
 	}
+	if err := p.makePodmanFolders(ctx, c, r); err != nil {
+		return err
+	}
 	return p.makeWorkDir(ctx, c, r)
+}
+
+// makePodmanFolders makes the folders on which Podman mounts memory that is open to
+// all users: at each start but the first the memory gets the mode of its folder.
+func (p *provider) makePodmanFolders(ctx context.Context, c container.InspectResponse, r record) error {
+	if podman, err := p.isPodman(ctx); err != nil || !podman || r.UID == 0 || c.HostConfig == nil {
+		return err
+	}
+	for target, options := range c.HostConfig.Tmpfs {
+		if !strings.Contains(options, podmanTmpfsMode) {
+			continue
+		}
+		missing, parent, err := p.missing(ctx, c, target)
+		if err != nil {
+			return err
+		}
+		var entries []tar.Header
+		for i := range missing {
+			entry := directory(path.Join(missing[:i+1]...))
+			if i == len(missing)-1 {
+				entry.Mode = 0o1777
+			}
+			entries = append(entries, entry)
+		}
+		if len(entries) == 0 {
+			continue
+		}
+		if err := p.putDirectories(ctx, c.ID, parent, entries); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ensureGuest makes sure that a container's guest volume holds the guest that

@@ -16,7 +16,7 @@ import (
 // of its own, with a plugin of its own.
 func TestMainJob(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, "debian", nil)
+	b := newBed(t, "busybox", nil)
 	dir := t.TempDir()
 	// JSON is YAML too.
 	config, err := json.Marshal(map[string]any{

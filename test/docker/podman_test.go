@@ -22,16 +22,39 @@ const (
 	// "all", or what a pattern of -run matches. Empty is podmanShort.
 	envPodman = "BERTH_TEST_PODMAN"
 	// podmanShort is the contract with the guest as init, and the life of workspaces.
-	podmanShort = "^Test(MainJob|Contract_InitBusyboxAsUser|Create_.*|WorkDir_.*|Failure_.*|Destroy_.*|Foreign_.*|Rename_.*|Placement_.*)$"
+	podmanShort = "^Test(MainJob|Contract_InitBusyboxAsUser|Create_.*|WorkDir_.*|Foreign_.*|Placement_.*)$"
 )
 
 // differences are the tests that Podman fails for reasons of its own, each of which
-// docs/providers/docker.md tells. One that it passes is an error too.
+// docs/providers/docker.md tells. One that it passes is an error too, unless it is a
+// race.
 var differences = []struct {
 	test   string
-	says   string // what the failure matches
+	says   string // what each line of the failure matches
 	reason string
-}{}
+	race   bool
+}{
+	{"TestCreate_IsSafeAndAsConfigured", "not so: its log cannot fill a disk", "the limit of a log is kept and not told", false},
+	{"TestCreate_ThatFailsLeavesNothingAndSaysWhy/a_runtime_that_the_engine_has_not", "error <nil>, want ErrInvalid|it left ", "oci_runtime is ignored", false},
+	{"TestWorkDir_InMemoryIsAnotherWorkspaceAfterAStop", "echo lost >f && stat -c %u", "a folder in memory belongs to root, and is open to all", false},
+	{"TestDestroy_RemovesTheVolumeAndOnlyOurs", "want a container and a volume", "volumes get no labels", false},
+	{"TestGuestVolume_IsFilledOnceByManyAtOnce", `the volume's labels are map\[\]`, "volumes get no labels", false},
+	{"TestFailure_IsToldApartAndAtOnce/removed_with_guest_init", "exit code 137", removedIsKilled, true},
+	{"TestFailure_IsToldApartAndAtOnce/removed_with_guest_exec", "exit code 137", removedIsKilled, true},
+	{"TestFailure_IsToldApartAndAtOnce/removed_with_guest_off", "exit code 137", removedIsKilled, true},
+	{"TestStop_WhileCallsCome", "container state improper", "a stop and a start at once are refused, not put in order", true},
+	{"TestManyWorkspacesAtOnce", "has not answered within|50 workspaces are", "it makes one container at a time", true},
+	{"TestContract_WithoutGuestBusyboxReadOnly/C2_UnreadStdinDelaysNothing", "connection reset by peer", inputResets, true},
+	{"TestContract_WithoutGuest/C2_UnreadStdinDelaysNothing", "connection reset by peer", inputResets, true},
+}
+
+const (
+	removedIsKilled = "a container that is being removed is shown as one that was killed"
+	inputResets     = "the stream of an exec whose input was not read is reset at its end"
+)
+
+// failure is a line with which a test tells of itself.
+var failure = regexp.MustCompile(`^\s+[a-z_]+\.go:[0-9]+: `)
 
 // outcome is what became of one test.
 type outcome struct {
@@ -69,10 +92,17 @@ func TestPodman(t *testing.T) {
 		switch {
 		case o == nil:
 			t.Errorf("%s, which is said to differ (%s), is no test", d.test, d.reason)
+		case o.action == "pass" && d.race:
 		case o.action != "fail":
 			t.Errorf("%s, which is said to differ (%s): %s", d.test, d.reason, o.action)
-		case !regexp.MustCompile(d.says).MatchString(o.text.String()):
-			t.Errorf("%s differs otherwise than is said (%s):\n%s", d.test, d.reason, o.text.String())
+		default:
+			says := regexp.MustCompile(d.says)
+			for line := range strings.Lines(o.text.String()) {
+				if failure.MatchString(line) && !says.MatchString(line) {
+					t.Errorf("%s differs otherwise than is said (%s): %s", d.test, d.reason, line)
+				}
+			}
+			t.Logf("%s differs as is said: %s", d.test, d.reason)
 		}
 	}
 	for _, name := range order {

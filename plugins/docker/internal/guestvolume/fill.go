@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -76,7 +77,7 @@ func (v *Volumes) claim(ctx context.Context, bin Binary, name, image string) (id
 		if err == nil {
 			return id, nil
 		}
-		if !errdefs.IsConflict(err) {
+		if !errdefs.IsConflict(err) && !strings.Contains(err.Error(), "is already in use") { // Podman's is an internal error
 			return "", err
 		}
 		now, err := v.holder(ctx, name)
@@ -104,7 +105,7 @@ func (v *Volumes) claim(ctx context.Context, bin Binary, name, image string) (id
 func (v *Volumes) holder(ctx context.Context, name string) (id string, err error) {
 	err = v.engine.Query(ctx, "looking at container "+name, func(ctx context.Context, c *client.Client) error {
 		found, err := c.ContainerInspect(ctx, name)
-		if errdefs.IsNotFound(err) {
+		if errdefs.IsNotFound(err) || err != nil && strings.Contains(err.Error(), "no such container") { // Podman may fail to find what it is removing
 			return nil
 		}
 		if err == nil {
