@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			"exit":       cmdExit,
 			"during":     cmdDuring,
 			"idle-stdin": cmdIdleStdin,
+			"request":    cmdRequest,
 			"engine":     func(ts *testscript.TestScript, neg bool, args []string) { cmdEngine(ts, neg, args, durablePlugin) },
 		},
 	})
