@@ -56,7 +56,7 @@ func (a *app) execIn(ctx context.Context, ref workspace.Ref, c workspace.Command
 		return err
 	}
 	if c.Detached {
-		return a.runDetached(ctx, ws, c)
+		return in(ref, a.runDetached(ctx, ws, c))
 	}
 	return a.runCommand(ctx, ref, ws, c)
 }
