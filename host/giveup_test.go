@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,5 +59,28 @@ func TestAnAttachThatNobodyWaitsForIsGivenUp(t *testing.T) {
 	}
 	if dir, err := ws.WorkingDir(t.Context()); err != nil || dir != "/work" || attached.Load() != 2 {
 		t.Errorf("the next operation: %q, %v, %d attaches", dir, err, attached.Load())
+	}
+}
+
+// TestAnOutcomeThatStartHasToldIsTaken: a detached command that could not be started
+// is not kept for somebody to ask for it.
+func TestAnOutcomeThatStartHasToldIsTaken(t *testing.T) {
+	taken := make(chan *berthv1.RunTaken, 1)
+	p := durable(func(_ int, _ *berthv1.RunRequest, stream runStream) error {
+		if err := send(stream, ended(fs.ErrNotExist, 0)); err != nil {
+			return err
+		}
+		taken <- acknowledged(t, stream)
+		return nil
+	})
+	cmd := command()
+	cmd.Detached = true
+	if _, err := newWorkspace(t, p).Start(t.Context(), cmd); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("started: %v", err)
+	}
+	select {
+	case <-taken:
+	case <-time.After(time.Minute):
+		t.Error("the outcome was told, and is not taken")
 	}
 }

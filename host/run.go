@@ -190,6 +190,7 @@ func (r *run) running() (workspace.Process, error) {
 	case <-r.started:
 	case <-r.done:
 		if r.err != nil {
+			r.ask.Do(func() { close(r.asked) }) // this is how it ended
 			return nil, r.err
 		}
 	}
