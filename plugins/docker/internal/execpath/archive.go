@@ -186,7 +186,7 @@ type download struct {
 	end   context.CancelCauseFunc
 	timer *time.Timer
 	body  io.ReadCloser
-	top   string // the name in it of the directory that was asked for
+	top   string // what the names in it of what is in a directory begin with
 }
 
 func (a *archive) download(ctx context.Context, abs string) (*download, error) {
@@ -259,7 +259,7 @@ func (a *archive) directory(ctx context.Context, dir string) (*download, error) 
 	if err != nil {
 		return nil, errors.Join(vanished(err), d.Close())
 	}
-	d.top = header.Name
+	d.top = strings.TrimSuffix(header.Name, "/") + "/" // Podman writes it without
 	return d, nil
 }
 

@@ -1,6 +1,7 @@
 package execpath
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
+
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 // mounts are the places of a container's mounts, and whether each is out of the
@@ -63,10 +66,18 @@ var errHidden = fmt.Errorf("it lies in the container's memory (a tmpfs, /proc, /
 // readlink is what a link holds: the engine's stat tells only where it leads.
 func (a *archive) readlink(ctx context.Context, abs string) (string, error) {
 	d, header, err := a.file(ctx, abs)
+	if err == nil && header.Typeflag != tar.TypeSymlink { // Podman follows it, but not in a directory
+		if err = d.Close(); err == nil {
+			d, header, err = a.find(ctx, path.Dir(abs), path.Base(abs))
+		}
+	}
 	if err != nil {
 		return "", err
 	}
-	return header.Linkname, d.Close()
+	if header.Typeflag != tar.TypeSymlink {
+		err = fmt.Errorf("it has just been replaced: %w", workspace.ErrTransient)
+	}
+	return header.Linkname, errors.Join(err, d.Close())
 }
 
 // maxLinks is after how many links a path is called a loop, as in Linux.
