@@ -77,6 +77,7 @@ type facts struct {
 	arch   string              // the engine's, in Go's words
 	podman bool                // it is one; known when arch is
 	users  map[string]identity // by image id and user
+	asking chan struct{}       // holds one who asks for the engine's version
 }
 
 // identify finds out who the container's user is.
@@ -179,6 +180,20 @@ func (p *provider) readFile(ctx context.Context, id, path string) (content []byt
 
 // architecture is the engine's.
 func (p *provider) architecture(ctx context.Context) (arch string, err error) {
+	p.facts.mu.Lock()
+	arch = p.facts.arch
+	p.facts.mu.Unlock()
+	if arch != "" {
+		return arch, nil
+	}
+	// One after the other, so that one asks for all: Podman asks its machine's package
+	// manager first, which is slow.
+	select {
+	case p.facts.asking <- struct{}{}:
+		defer func() { <-p.facts.asking }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 	p.facts.mu.Lock()
 	arch = p.facts.arch
 	p.facts.mu.Unlock()

@@ -58,7 +58,7 @@ func newProvider(config checked, env sdk.Env, version string, eng *engine.Engine
 	p := &provider{
 		config: config, name: env.Provider, version: version, logger: logger,
 		engine: eng, images: images.New(eng), volumes: guestvolume.New(eng), binaries: binaries,
-		rooms: map[string]*room{},
+		rooms: map[string]*room{}, facts: facts{asking: make(chan struct{}, 1)},
 	}
 	p.events = newEvents(eng, logger)
 	return p
