@@ -99,6 +99,7 @@ func (m *Manager) start(ctx context.Context, r store.Record) (store.Record, erro
 	r.State = back
 	if gone {
 		r.State, failure = store.Gone, errGone(r.ID, err)
+		m.log.Warn("the workspace of a session is gone", "session", r.ID, "ref", r.Ref, "error", err)
 	}
 	err = m.settle(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		_, err := m.st.Swap(ctx, r, store.Options{})

@@ -68,6 +68,7 @@ func (m *Manager) sleep(ctx context.Context, r store.Record) (bool, error) {
 	switch {
 	case errors.Is(stopped, workspace.ErrUnavailable):
 		r.State = store.Gone
+		m.log.Warn("the workspace of a session is gone", "session", r.ID, "ref", r.Ref, "error", stopped)
 	case errors.Is(stopped, errors.ErrUnsupported):
 		r.State, r.CanStop = store.Running, false
 	case stopped != nil:

@@ -3,10 +3,13 @@ package session_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/berth-dev/berth/host/gateway/internal/session"
@@ -15,9 +18,13 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// TestMain makes this binary also what commands of workspaces are started with.
+// TestMain makes this binary also what commands of workspaces are started with, and
+// a gateway that is to be killed.
 func TestMain(m *testing.M) {
 	posix.Main()
+	if os.Getenv(victimEnv) != "" {
+		victim()
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -33,7 +40,12 @@ func defaults() session.Policy {
 
 func newStore(t testing.TB) *store.Store {
 	t.Helper()
-	st, err := store.Open(t.Context(), "file:"+filepath.Join(t.TempDir(), "sessions.db"))
+	return openStore(t, "file:"+filepath.Join(t.TempDir(), "sessions.db"))
+}
+
+func openStore(t testing.TB, url string) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,16 +57,30 @@ func newStore(t testing.TB) *store.Store {
 	return st
 }
 
-// newManager is a gateway's over a provider and a store.
-func newManager(t testing.TB, f *folders, st *store.Store, change ...func(*session.Config)) *session.Manager {
-	t.Helper()
-	config := session.Config{
-		Host: f.host(t), Store: st, Token: serviceToken, Policy: defaults(), Timing: quick,
+// testLog has a test tell what was logged.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+func baseConfig() session.Config {
+	return session.Config{
+		Token: serviceToken, Policy: defaults(), Timing: quick,
 		Runtimes: []session.Runtime{
 			{Alias: "plain", Provider: "folder", Config: map[string]any{"env": map[string]any{"RUNTIME": "plain"}}},
 			{Alias: "other", Provider: "folder"},
 		},
 	}
+}
+
+// newManager is a gateway's over a provider and a store.
+func newManager(t testing.TB, f *folders, st *store.Store, change ...func(*session.Config)) *session.Manager {
+	t.Helper()
+	config := baseConfig()
+	config.Host, config.Store = f.host(t), st
+	config.Logger = hclog.New(&hclog.LoggerOptions{Output: testLog{t}, Level: hclog.Debug})
 	for _, c := range change {
 		c(&config)
 	}

@@ -139,7 +139,11 @@ func (m *Manager) reopen(ctx context.Context, req OpenRequest, r store.Record) (
 			return r, err
 		}
 		defer u.Release()
-		return m.st.Get(ctx, r.ID)
+		now, err := m.st.Get(ctx, r.ID)
+		if errors.Is(err, store.ErrNotFound) { // purged meanwhile
+			err = errAgain
+		}
+		return now, err
 	}
 }
 

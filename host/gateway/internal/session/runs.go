@@ -136,8 +136,13 @@ func (m *Manager) obey(ctx context.Context) error {
 		case why == store.StopAsked:
 			r.stop()
 		case why == store.StopClosed, !there: // its record is purged, or it has just ended
-			if err := m.endIfClosed(ctx, key.Session); err != nil {
-				return err
+			m.mu.Lock()
+			h := m.held[key.Session]
+			m.mu.Unlock()
+			if h != nil {
+				if err := m.endIfOther(ctx, h); err != nil {
+					return err
+				}
 			}
 			if why == store.StopClosed {
 				r.stop()

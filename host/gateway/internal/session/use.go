@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -122,6 +123,9 @@ func (m *Manager) markGone(ctx context.Context, id string, h *held) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	r, err := m.st.Get(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -187,7 +191,14 @@ func (m *Manager) use(ctx context.Context, r store.Record) (*Use, error) {
 		return nil, errShutdown()
 	}
 	h := m.held[r.ID]
+	if h != nil && h.generation > r.Generation {
+		m.mu.Unlock()
+		return nil, m.endIfOther(ctx, h)
+	}
 	if h == nil || h.generation < r.Generation {
+		if h != nil {
+			h.end()
+		}
 		ws, err := m.attach(r)
 		if err != nil {
 			m.mu.Unlock()
@@ -196,7 +207,7 @@ func (m *Manager) use(ctx context.Context, r store.Record) (*Use, error) {
 		h = newHeld(r, ws)
 		m.held[r.ID] = h
 	}
-	if h.stopping || h.generation != r.Generation {
+	if h.stopping {
 		m.mu.Unlock()
 		return nil, nil //nolint:nilnil // neither a use nor a fault
 	}
@@ -264,7 +275,8 @@ func (m *Manager) renewUses(ctx context.Context) error {
 	now := time.Now()
 	uses := make(map[string]store.Use)
 	m.mu.Lock()
-	for id, h := range m.held {
+	of := maps.Clone(m.held)
+	for id, h := range of {
 		switch {
 		case h.stopping:
 		case h.users > 0:
@@ -283,7 +295,7 @@ func (m *Manager) renewUses(ctx context.Context) error {
 	}
 	for _, id := range lost {
 		delete(uses, id)
-		if err := m.endIfClosed(ctx, id); err != nil {
+		if err := m.endIfOther(ctx, of[id]); err != nil {
 			return err
 		}
 	}
@@ -297,16 +309,14 @@ func (m *Manager) renewUses(ctx context.Context) error {
 	return nil
 }
 
-// endIfClosed ends the uses of a session that another gateway has closed or purged.
-func (m *Manager) endIfClosed(ctx context.Context, id string) error {
-	r, err := m.st.Get(ctx, id)
+// endIfOther ends the uses of a session that another gateway has closed, purged or
+// started anew.
+func (m *Manager) endIfOther(ctx context.Context, h *held) error {
+	r, err := m.st.Get(ctx, h.id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
+		return storeError(err)
 	}
-	m.mu.Lock()
-	h := m.held[id]
-	m.mu.Unlock()
-	if h != nil && (err != nil || !r.State.Open() || r.Generation > h.generation) {
+	if err != nil || !r.State.Open() || r.Generation != h.generation {
 		h.end()
 		m.forget(h)
 	}

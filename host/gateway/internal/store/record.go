@@ -39,10 +39,12 @@ func (s State) Resident() bool { return slices.Contains(resident, s) }
 type Record struct {
 	ID    string
 	State State
-	// Version goes up with every change but those of [Store.Touch].
+	// Version goes up with every change but those of [Store.Touch]. It begins at the
+	// moment of the claim, so that who read a record that was purged and claimed again
+	// since does not take the new one for it.
 	Version int64
 	// Generation goes up when the workspace is started anew: a handle of another
-	// generation is not to be used.
+	// generation is not to be used. It begins as Version does.
 	Generation int64
 	Runtime    string
 	Provider   string

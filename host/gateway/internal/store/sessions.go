@@ -99,9 +99,9 @@ func (s *Store) Claim(ctx context.Context, r Record, o Options) (Record, error) 
 		owner, busyBy := owners(o)
 		row := q.QueryRowContext(ctx, s.dialect.sql(`INSERT INTO berth_sessions (id, state, version, generation, runtime, provider, tenant, token, ref, nonce, anonymous, can_stop,
 			created_at, active_at, since_at, busy_until, busy_by, owner, lease_until, event_seq)
-			VALUES ($1, $2, 1, $3, $4, $5, $6, $7, $8, $9, $10, $11, {now}, {now}, {now}, `+until("$12")+`, $13, $14, `+until("$15")+`, 0)
+			VALUES ($1, $2, {now}, {now}, $3, $4, $5, $6, $7, $8, $9, $10, {now}, {now}, {now}, `+until("$11")+`, $12, $13, `+until("$14")+`, 0)
 			ON CONFLICT (id) DO NOTHING RETURNING `+columns),
-			r.ID, r.State, r.Generation, r.Runtime, r.Provider, r.Tenant, r.Token, r.Ref, r.Nonce, number(r.Anonymous), number(r.CanStop),
+			r.ID, r.State, r.Runtime, r.Provider, r.Tenant, r.Token, r.Ref, r.Nonce, number(r.Anonymous), number(r.CanStop),
 			o.Busy.Microseconds(), busyBy, owner, o.Lease.Microseconds())
 		var err error
 		if r, err = scan(row); errors.Is(err, sql.ErrNoRows) {

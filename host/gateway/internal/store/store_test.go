@@ -116,17 +116,37 @@ func claim(t testing.TB, s *store.Store, id string, o store.Options) store.Recor
 	return r
 }
 
+// until reads a record until something is so.
+func until(t testing.TB, s *store.Store, id string, so func(store.Record) bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		r, err := s.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if so(r) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %+v", r)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 func testRoundTrip(t *testing.T, s *store.Store) {
 	want := store.Record{ID: "a", State: store.Opening, Runtime: "r", Provider: "p", Tenant: "t", Token: "tok", Nonce: "n", Anonymous: true}
 	r, err := s.Claim(t.Context(), want, store.Options{Gateway: "g", Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Held() || r.Owner != "g" || r.Busy() || r.Version != 1 || r.Idle() > time.Minute || r.Created.IsZero() {
+	if !r.Held() || r.Owner != "g" || r.Busy() || r.Version == 0 || r.Idle() > time.Minute || r.Created.IsZero() {
 		t.Errorf("claimed: %+v", r)
 	}
 	r.State, r.Ref, r.CanStop, r.Anonymous = store.Running, "p/x", true, false
 	r.Generation++
+	generation, version := r.Generation, r.Version
 	r, err = s.Swap(t.Context(), r, store.Options{Gateway: "g", Busy: time.Minute, Active: true})
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +159,7 @@ func testRoundTrip(t *testing.T, s *store.Store) {
 	if got != r {
 		t.Errorf("read %+v, written %+v", got, r)
 	}
-	if r.State != store.Running || r.Ref != "p/x" || !r.CanStop || r.Anonymous || r.Generation != 1 || r.Version != 2 || r.Held() || r.Owner != "" || !r.Busy() || r.BusyBy != "g" {
+	if r.State != store.Running || r.Ref != "p/x" || !r.CanStop || r.Anonymous || r.Generation != generation || r.Version != version+1 || r.Held() || r.Owner != "" || !r.Busy() || r.BusyBy != "g" {
 		t.Errorf("changed: %+v", r)
 	}
 	listed, err := s.List(t.Context(), store.Running, store.Closed)
@@ -149,7 +169,7 @@ func testRoundTrip(t *testing.T, s *store.Store) {
 	if listed, err = s.List(t.Context(), store.Closed); err != nil || len(listed) != 0 {
 		t.Errorf("listed as closed %+v, %v", listed, err)
 	}
-	if err := s.Delete(t.Context(), store.Record{ID: "a", Version: 1}); !errors.Is(err, store.ErrChanged) {
+	if err := s.Delete(t.Context(), store.Record{ID: "a", Version: version}); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("deleted by an old version: %v", err)
 	}
 	if err := s.Delete(t.Context(), r); err != nil {
@@ -157,6 +177,9 @@ func testRoundTrip(t *testing.T, s *store.Store) {
 	}
 	if _, err := s.Get(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after its deletion: %v", err)
+	}
+	if again := claim(t, s, "a", store.Options{}); again.Generation <= generation || again.Version <= r.Version {
+		t.Errorf("claimed again, it is taken for the one that was: %+v", again)
 	}
 }
 
@@ -227,6 +250,7 @@ func testUnused(t *testing.T, s *store.Store) {
 		t.Errorf("by the only one that uses it: %v", err)
 	}
 	c := claim(t, s, "c", store.Options{Gateway: "one", Busy: time.Microsecond})
+	until(t, s, "c", func(r store.Record) bool { return !r.Busy() })
 	c.State = store.Hibernating
 	if _, err := s.Swap(t.Context(), c, store.Options{Gateway: "two", Unused: true}); err != nil {
 		t.Errorf("after the other's use ran out: %v", err)
@@ -256,12 +280,12 @@ func testTouch(t *testing.T, s *store.Store) {
 	if ok, err := s.Touch(t.Context(), "a", r.Generation, "g", time.Minute); ok || err != nil {
 		t.Errorf("one that sleeps: %v, %v", ok, err)
 	}
-	claim(t, s, "c", store.Options{})
-	lost, err := s.Renew(t.Context(), "g", map[string]store.Use{"a": {Lease: time.Minute}, "c": {Lease: time.Minute, Idle: time.Hour}})
+	c := claim(t, s, "c", store.Options{})
+	lost, err := s.Renew(t.Context(), "g", map[string]store.Use{"a": {Generation: r.Generation, Lease: time.Minute}, "c": {Generation: c.Generation, Lease: time.Minute, Idle: time.Hour}})
 	if err != nil || len(lost) != 1 || lost[0] != "a" {
 		t.Errorf("renewed: lost %q, %v", lost, err)
 	}
-	c, err := s.Get(t.Context(), "c")
+	c, err = s.Get(t.Context(), "c")
 	if err != nil || !c.Busy() || c.Idle() > time.Minute {
 		t.Errorf("renewed: %+v, %v", c, err)
 	}
@@ -361,20 +385,7 @@ func testLeases(t *testing.T, s *store.Store) {
 	if _, err := s.Claim(t.Context(), store.Record{ID: "b", State: store.Opening}, store.Options{Gateway: "g", Lease: lease}); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(time.Minute)
-	for {
-		r, err := s.Get(t.Context(), "b")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !r.Held() {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("held for ever: %+v", r)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	until(t, s, "b", func(r store.Record) bool { return !r.Held() })
 	if err := s.Leave(t.Context(), "g"); err != nil {
 		t.Fatal(err)
 	}
@@ -475,12 +486,13 @@ func testRuns(t *testing.T, s *store.Store) {
 	if err := s.Beat(t.Context(), "h", nil, time.Microsecond); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Tidy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := s.Run(t.Context(), "a", "r1"); err != nil || got.Ended.IsZero() {
-		t.Errorf("of a gateway that is gone: %+v, %v", got, err)
-	}
+	until(t, s, "a", func(store.Record) bool {
+		if err := s.Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Run(t.Context(), "a", "r1")
+		return err == nil && !got.Ended.IsZero()
+	})
 }
 
 func testSettings(t *testing.T, s *store.Store) {
