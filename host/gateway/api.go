@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -73,7 +74,11 @@ type exchange struct {
 	humaContext
 	// status replaces the one that huma chose, if it is not zero.
 	status int
+	query  url.Values // see readQuery
 }
+
+// Query is a parameter's value.
+func (e *exchange) Query(name string) string { return e.query.Get(name) }
 
 // Unwrap is what humago knows.
 func (e *exchange) Unwrap() huma.Context { return e.humaContext }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"mime"
 	"strconv"
 	"strings"
@@ -37,17 +39,56 @@ func unmarshal(data []byte, value any) error {
 	if offset := invalidText(data); offset >= 0 {
 		return &syntaxError{int64(offset), "is not UTF-8, or half of a surrogate pair"}
 	}
-	if err := json.Unmarshal(data, value); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return &syntaxError{syntax.Offset, syntax.Error()}
-		}
+	err := json.Unmarshal(data, value)
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return &syntaxError{syntax.Offset, syntax.Error()}
+	case errors.As(err, &mismatch) && strings.HasPrefix(mismatch.Value, "number "):
+		return unmarshalIntegers(data, value)
+	case err != nil:
 		return err
 	}
 	if any, ok := value.(*any); ok {
 		return distinctKeys(*any)
 	}
 	return nil
+}
+
+// unmarshalIntegers reads JSON in which 7.0 and 1e3 are whole numbers, as they are
+// to its schemas.
+func unmarshalIntegers(data []byte, value any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var document any
+	if err := decoder.Decode(&document); err != nil {
+		return err
+	}
+	plainer, err := json.Marshal(integers(document))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plainer, value)
+}
+
+// integers writes whole numbers without a point or an exponent.
+func integers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = integers(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = integers(v[i])
+		}
+	case json.Number:
+		if f, err := v.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<63 && strings.ContainsAny(v.String(), ".eE") {
+			return json.Number(strconv.FormatInt(int64(f), 10))
+		}
+	}
+	return value
 }
 
 // distinctKeys refuses an object with two keys that differ in nothing but case.

@@ -63,6 +63,31 @@ func TestIsJSON(t *testing.T) {
 	}
 }
 
+func TestWholeNumbersAreWholeHoweverTheyAreWritten(t *testing.T) {
+	type target struct {
+		Count *int            `json:"count"`
+		Many  []int64         `json:"many"`
+		Size  field[int64]    `json:"size"`
+		Path  string          `json:"path"`
+		Any   any             `json:"any"`
+		Env   map[string]bool `json:"env"`
+	}
+	var got target
+	if err := unmarshal([]byte(`{"count":7.0,"many":[1e3,-2,9007199254740993],"size":5.0,"path":"a\u0001<b","any":1.5,"env":{"A":true}}`), &got); err != nil {
+		t.Fatal(err)
+	}
+	seven, five := 7, int64(5)
+	want := target{Count: &seven, Many: []int64{1000, -2, 9007199254740993}, Size: field[int64]{true, &five}, Path: "a\x01<b", Any: 1.5, Env: map[string]bool{"A": true}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	for _, text := range []string{`{"count":7.5}`, `{"count":1e300}`, `{"many":[1.5]}`, `{"path":1.0}`} {
+		if err := unmarshal([]byte(text), new(target)); err == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+}
+
 // FuzzUnmarshal: what is accepted is what encoding/json reads, and nothing in it
 // was replaced.
 func FuzzUnmarshal(f *testing.F) {

@@ -78,11 +78,11 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g.metrics = newMetrics(g.sessions)
 	g.api = newAPI(g.mux, config.Version, g.logger)
-	g.api.UseMiddleware(g.authorize)
+	g.api.UseMiddleware(g.admit)
 	for _, add := range registrations {
 		add(g)
 	}
-	if g.document, err = describeAPI(g.api); err != nil {
+	if g.document, err = g.describeAPI(); err != nil {
 		return nil, errors.Join(err, g.Shutdown(ctx))
 	}
 	return g, nil
@@ -97,9 +97,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 
 func (g *Gateway) beginDrain() { g.drain.Do(func() { close(g.draining) }) }
 
-// authorize checks the token that an operation asks for, before anything else of
-// the request is looked at.
-func (g *Gateway) authorize(ctx huma.Context, next func(huma.Context)) {
+// admit checks the token that an operation asks for, before anything else of the
+// request is looked at, and then its query.
+func (g *Gateway) admit(ctx huma.Context, next func(huma.Context)) {
 	who, _ := ctx.Operation().Metadata[accessKey].(access)
 	if who != byAnyone {
 		id := ""
@@ -110,6 +110,10 @@ func (g *Gateway) authorize(ctx huma.Context, next func(huma.Context)) {
 			g.api.answerError(ctx, err)
 			return
 		}
+	}
+	if err := readQuery(ctx); err != nil {
+		g.api.answerError(ctx, err)
+		return
 	}
 	next(ctx)
 }

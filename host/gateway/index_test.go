@@ -182,6 +182,14 @@ func TestOpenAPIDocumentHoldsEveryOperation(t *testing.T) {
 			t.Errorf("%s is not there", name)
 		}
 	}
+	for schema, want := range map[string]string{
+		"CreateSession": `"runtime":{"description":"One of the runtimes of the policy; its default without one","enum":[null,"folder","other"]`,
+		"PolicyUpdate":  `"default_runtime":{"description":"An alias; null leaves it","enum":[null,"folder","other"]`,
+	} {
+		if !strings.Contains(string(d.Components.Schemas[schema]), want) {
+			t.Errorf("%s: %s\nwithout %s", schema, d.Components.Schemas[schema], want)
+		}
+	}
 	for name := range d.Components.Schemas {
 		if strings.HasPrefix(name, "Error") {
 			t.Errorf("the schema %s is the library's own", name)

@@ -221,7 +221,13 @@ func TestSessionsAreListedAndClosed(t *testing.T) {
 	if folders, err := os.ReadDir(tg.root); err != nil || len(folders) != 1 {
 		t.Errorf("%d folders are left, %v", len(folders), err)
 	}
-	tg.call(serviceToken, http.MethodDelete, "/sessions/b?purge=perhaps", nil).invalid("bool_parsing", "query", "purge")
+	for query, kind := range map[string]string{"purge=perhaps": "bool_parsing", "purge": "bool_parsing", "purge=": "bool_parsing", "purge=true&purge=false": "value_error"} {
+		tg.call(serviceToken, http.MethodDelete, "/sessions/b?"+query, nil).invalid(kind, "query", "purge")
+	}
+	tg.call(serviceToken, http.MethodDelete, "/sessions/b?%zz", nil).invalid("value_error", "query")
+	tg.call(serviceToken, http.MethodGet, "/sessions/b/events?after=", nil).invalid("int_parsing", "query", "after")
+	tg.call(serviceToken, http.MethodGet, "/sessions/b/events?after=-1", nil).invalid("greater_than_equal", "query", "after")
+	tg.call(serviceToken, http.MethodGet, "/sessions/b?other=ignored", nil).is(http.StatusOK)
 }
 
 func TestOddIdsInPathsAreUnknownSessions(t *testing.T) {

@@ -1,0 +1,39 @@
+package gateway
+
+import (
+	"net/url"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// readQuery parses a request's query strictly, where its operation has parameters
+// there: one that does not say plainly what is wanted, such as a purge without a
+// value, is not guessed at.
+func readQuery(ctx huma.Context) error {
+	e, u := exchangeOf(ctx), ctx.URL()
+	if e == nil || u.RawQuery == "" {
+		return nil
+	}
+	var err error
+	if e.query, err = url.ParseQuery(u.RawQuery); err != nil {
+		return errInvalid("value_error", "is not percent-encoded as a query is", nil, "query")
+	}
+	for _, parameter := range ctx.Operation().Parameters {
+		if parameter.In != "query" {
+			continue
+		}
+		values := e.query[parameter.Name]
+		if len(values) > 1 {
+			return errInvalid("value_error", "is there more than once", nil, "query", parameter.Name)
+		}
+		if len(values) == 1 && values[0] == "" && parameter.Schema != nil {
+			switch parameter.Schema.Type {
+			case huma.TypeBoolean:
+				return errInvalid("bool_parsing", "want true or false", "", "query", parameter.Name)
+			case huma.TypeInteger:
+				return errInvalid("int_parsing", "want a whole number", "", "query", parameter.Name)
+			}
+		}
+	}
+	return nil
+}
