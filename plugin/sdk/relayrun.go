@@ -63,8 +63,9 @@ func (s *server) newRelayedRun(e *entry, host runStream) *relayedRun {
 	return r
 }
 
-// relayRun hands a run on to the guest.
-func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart) error {
+// relayRun hands a run on to the guest. It was heard of at some time before its
+// workspace was attached, which its age counts and its timeout does not.
+func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart, heard time.Time) error {
 	begun := time.Now()
 	r := s.newRelayedRun(e, host)
 	defer r.cancel()
@@ -100,7 +101,7 @@ func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart) err
 			Env:       slices.Concat(wire.FromEnv(withEnviron(e.ws, state.env)), start.GetEnv()), // later ones win
 			TimeoutNs: remaining(start.GetTimeoutNs(), begun), FullTimeoutNs: start.GetFullTimeoutNs(),
 			OutputLimit: start.GetOutputLimit(), Stdin: start.GetStdin(), Detached: start.GetDetached(),
-			RepeatedAfterNs: older(start.GetRepeatedAfterNs(), begun),
+			RepeatedAfterNs: older(start.GetRepeatedAfterNs(), heard),
 		}}}
 	}, berthv1.ProviderClient.Run)
 }
@@ -115,11 +116,11 @@ func remaining(timeout int64, begun time.Time) int64 {
 }
 
 // older is the age of a start that was sent before; one that was not has none.
-func older(age int64, begun time.Time) int64 {
+func older(age int64, heard time.Time) int64 {
 	if age == 0 {
 		return 0
 	}
-	return age + int64(time.Since(begun))
+	return age + int64(time.Since(heard))
 }
 
 // relayAttach takes up a run of the guest's again.

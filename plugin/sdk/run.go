@@ -99,7 +99,7 @@ func (s *server) Run(stream runStream) error {
 		return r.refuse(stream, err)
 	case e.target != nil:
 		defer s.cache.release(e)
-		return s.relayRun(e, stream, start)
+		return s.relayRun(e, stream, start, r.begun)
 	}
 	cmd.Env = withEnviron(e.ws, cmd.Env)
 	ctx := stream.Context()
