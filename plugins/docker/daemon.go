@@ -34,17 +34,25 @@ const (
 type site struct{ binary, socket string }
 
 // dialDaemon connects to a guest, which it starts if it does not run. Of two that
-// start, one ends.
-func (p *provider) dialDaemon(ctx context.Context, r *room, s site) (net.Conn, error) {
-	if err := p.startDaemon(ctx, r, s); err != nil {
-		return nil, err
+// start, one ends. One that is not there is put there again by replace, once.
+func (p *provider) dialDaemon(ctx context.Context, r *room, s site, replace func(context.Context) error) (net.Conn, error) {
+	err := p.startDaemon(ctx, r, s)
+	if errors.Is(err, errNoProgram) && replace != nil {
+		if again := replace(ctx); again != nil {
+			err = errors.Join(err, again)
+		} else {
+			err = p.startDaemon(ctx, r, s)
+		}
+	}
+	if err != nil {
+		return nil, p.explain(ctx, r, err)
 	}
 	return p.dial(ctx, r, s.binary, s.socket)
 }
 
 // startDaemon starts the guest on its own, apart from any stream of ours.
 func (p *provider) startDaemon(ctx context.Context, r *room, s site) error {
-	err := p.engine.Change(ctx, "starting the guest in container "+r.name, func(ctx context.Context, api *client.Client) error {
+	return p.engine.Change(ctx, "starting the guest in container "+r.name, func(ctx context.Context, api *client.Client) error {
 		made, err := api.ContainerExecCreate(ctx, r.container, container.ExecOptions{
 			Cmd:  []string{s.binary, "serve", "--dir", r.record.WorkDir, "--socket", s.socket},
 			User: r.record.User,
@@ -52,12 +60,8 @@ func (p *provider) startDaemon(ctx context.Context, r *room, s site) error {
 		if err != nil {
 			return err
 		}
-		return api.ContainerExecStart(ctx, made.ID, container.ExecStartOptions{Detach: true})
+		return refused(api.ContainerExecStart(ctx, made.ID, container.ExecStartOptions{Detach: true}))
 	})
-	if err != nil {
-		return p.explain(ctx, r, err)
-	}
-	return nil
 }
 
 // reachForeign places the guest beside what somebody else runs, and says why if
@@ -81,7 +85,7 @@ func (p *provider) reachForeign(ctx context.Context, r *room, c container.Inspec
 		if err != nil {
 			return nil, err
 		}
-		return p.dialDaemon(ctx, r, s)
+		return p.dialDaemon(ctx, r, s, nil)
 	})
 	if err != nil {
 		return err.Error(), err

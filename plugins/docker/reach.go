@@ -29,7 +29,9 @@ func (p *provider) reach(ctx context.Context, r *room, c container.InspectRespon
 		})
 	case guestExec:
 		return p.reachGuest(ctx, r, c.Config.Labels[labelGuest], func(ctx context.Context) (net.Conn, error) {
-			return p.dialDaemon(ctx, r, site{binary: guestBinary, socket: guestSocket})
+			return p.dialDaemon(ctx, r, site{binary: guestBinary, socket: guestSocket}, func(ctx context.Context) error {
+				return p.replaceGuest(ctx, c) // its volume may have been swept, and made anew for it
+			})
 		})
 	case guestForeign:
 		if _, err := p.identifyIn(ctx, c, r.record.User); errors.Is(err, workspace.ErrInvalid) {

@@ -146,23 +146,28 @@ func TestGuestVolume_IsFilledOnceByManyAtOnce(t *testing.T) {
 
 func TestGuestVolume_ThatWasEmptiedIsFilledAgain(t *testing.T) {
 	t.Parallel()
-	dir, digest := ownGuest(t)
-	b := newBed(t, "busybox", map[string]any{"guest_dir": dir, "guest": "init"})
-	b.dropVolume(t, digest)
-	ws := b.open(t) // this process takes the volume for verified from here on
-	b.plain(t, b.provider+"-thief", &container.Config{Cmd: []string{"sh", "-c", "rm -f /v/*"}},
-		&container.HostConfig{Binds: []string{"berth-guest-" + digest[:16] + ":/v"}})
-	eventually(t, "the volume is empty", func() bool {
-		c, err := b.engine.ContainerInspect(t.Context(), b.provider+"-thief")
-		return err == nil && !c.State.Running
-	})
-	output(t, b.open(t), "true")
-	b.stop(t, ref(t, ws))
-	again, err := b.host.Attach(ref(t, ws))
-	if err != nil {
-		t.Fatal(err)
+	for _, placement := range []string{"init", "exec"} {
+		t.Run(placement, func(t *testing.T) {
+			t.Parallel()
+			dir, digest := ownGuest(t)
+			b := newBed(t, "busybox", map[string]any{"guest_dir": dir, "guest": placement})
+			b.dropVolume(t, digest)
+			ws := b.open(t) // this process takes the volume for verified from here on
+			b.plain(t, b.provider+"-thief", &container.Config{Cmd: []string{"sh", "-c", "rm -f /v/*"}},
+				&container.HostConfig{Binds: []string{"berth-guest-" + digest[:16] + ":/v"}})
+			eventually(t, "the volume is empty", func() bool {
+				c, err := b.engine.ContainerInspect(t.Context(), b.provider+"-thief")
+				return err == nil && !c.State.Running
+			})
+			output(t, b.open(t), "true")
+			b.stop(t, ref(t, ws))
+			again, err := b.host.Attach(ref(t, ws))
+			if err != nil {
+				t.Fatal(err)
+			}
+			output(t, again, "true")
+		})
 	}
-	output(t, again, "true")
 }
 
 func TestGuest_ThatIsKilledIsStartedAgain(t *testing.T) {
