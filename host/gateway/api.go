@@ -140,7 +140,7 @@ func (a *api) log(ctx huma.Context, wire *wireError) {
 	case ctx.Context().Err() != nil: // the client has gone
 	case wire.status == http.StatusInternalServerError:
 		level = hclog.Error
-	case wire.status > http.StatusInternalServerError:
+	case wire.status == http.StatusBadGateway, wire.status == http.StatusServiceUnavailable:
 		level = hclog.Warn
 	}
 	a.logger.Log(level, "request refused", "operation", ctx.Operation().OperationID, "session", ctx.Param("session_id"), "status", wire.status, "error", wire)

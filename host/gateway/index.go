@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -106,40 +104,4 @@ func registerIndex(g *Gateway) {
 			_, _ = ctx.BodyWriter().Write(g.document) // the client may have gone
 		}}, nil
 	})
-}
-
-// describeAPI writes the OpenAPI document, when all operations are there. What is
-// said here of requests is not for the validation, whose answers would be others:
-// those of the session's manager are what clients know. Huma's own shapes of errors
-// are taken out, for nothing is answered in them.
-func (g *Gateway) describeAPI() ([]byte, error) {
-	schemas := g.api.OpenAPI().Components.Schemas.Map()
-	delete(schemas, "ErrorModel")
-	delete(schemas, "ErrorDetail")
-	document, err := json.Marshal(g.api.OpenAPI())
-	if err != nil {
-		return nil, fmt.Errorf("gateway: writing the OpenAPI document: %w", err)
-	}
-	var whole map[string]any
-	if err := json.Unmarshal(document, &whole); err != nil {
-		return nil, fmt.Errorf("gateway: writing the OpenAPI document: %w", err)
-	}
-	within := func(value any, keys ...string) map[string]any {
-		for _, key := range keys {
-			object, _ := value.(map[string]any)
-			value = object[key]
-		}
-		object, _ := value.(map[string]any)
-		return object
-	}
-	aliases := []any{nil}
-	for _, alias := range g.config.aliases() {
-		aliases = append(aliases, alias)
-	}
-	create := within(whole, "components", "schemas", "CreateSession")
-	within(create, "properties", "runtime")["enum"] = aliases
-	within(whole, "components", "schemas", "PolicyUpdate", "properties", "default_runtime")["enum"] = aliases
-	create["if"] = map[string]any{"properties": map[string]any{"attach": map[string]any{"const": true}}, "required": []string{"attach"}}
-	create["then"] = map[string]any{"properties": map[string]any{"session_id": map[string]any{"type": "string"}}, "required": []string{"session_id"}}
-	return json.Marshal(whole)
 }

@@ -184,6 +184,7 @@ func TestOpenAPIDocumentHoldsEveryOperation(t *testing.T) {
 	}
 	for schema, want := range map[string]string{
 		"CreateSession": `"runtime":{"description":"One of the runtimes of the policy; its default without one","enum":[null,"folder","other"]`,
+		"TreeRequest":   `"default":".","description":"Relative to the working directory, or absolute in it","type":["string","null"]`,
 		"PolicyUpdate":  `"default_runtime":{"description":"An alias; null leaves it","enum":[null,"folder","other"]`,
 	} {
 		if !strings.Contains(string(d.Components.Schemas[schema]), want) {
