@@ -48,11 +48,11 @@ func (f *folder) Announce() []workspace.Feature {
 
 // folders is a provider of them.
 type folders struct {
-	root  string
-	shell local
+	root string
+	open func(ctx context.Context, dir string) (*shellfs.FS, error)
 }
 
-func (p folders) open(ctx context.Context, id string) (sdk.Workspace, error) {
+func (p folders) Attach(ctx context.Context, id string) (sdk.Workspace, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(p.root, id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("folder %s: %w", id, workspace.ErrUnavailable)
@@ -60,8 +60,7 @@ func (p folders) open(ctx context.Context, id string) (sdk.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	runner := guarded{p.shell, dir}
-	files, err := shellfs.New(ctx, shellfs.Config{Runner: runner, WorkingDir: dir})
+	files, err := p.open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -75,21 +74,25 @@ type guarded struct {
 }
 
 func (g guarded) Run(ctx context.Context, args []string) (shellfs.Process, error) {
-	if _, err := os.Stat(g.dir); err != nil {
-		return nil, fmt.Errorf("folder %s: %w", g.dir, workspace.ErrUnavailable)
+	if err := there(g.dir); err != nil {
+		return nil, err
 	}
 	return g.local.Run(ctx, args)
+}
+
+// there says whether a folder is.
+func there(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("folder %s: %w", dir, workspace.ErrUnavailable)
+	}
+	return nil
 }
 
 func (p folders) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Workspace, error) {
 	if err := os.MkdirAll(filepath.Join(p.root, req.Key()), 0o755); err != nil {
 		return nil, err
 	}
-	return p.open(ctx, req.Key())
-}
-
-func (p folders) Attach(ctx context.Context, id string) (sdk.Workspace, error) {
-	return p.open(ctx, id)
+	return p.Attach(ctx, req.Key())
 }
 
 func (p folders) Destroy(_ context.Context, id string) error {
@@ -104,7 +107,9 @@ func TestFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			plugin := sdk.Plugin[struct{}]{Name: "folders", Version: "test", Workspace: (*folder)(nil), New: func(context.Context, struct{}, sdk.Env) (sdk.Provider, error) {
-				return folders{root, shell}, nil
+				return folders{root, func(ctx context.Context, dir string) (*shellfs.FS, error) {
+					return shellfs.New(ctx, shellfs.Config{Runner: guarded{shell, dir}, WorkingDir: dir})
+				}}, nil
 			}}
 			report := conformance.Test(t, conformance.Options{
 				Host: hosttest.New(t, map[string]hosttest.Registrar{"folders": plugin}), Provider: "folders",

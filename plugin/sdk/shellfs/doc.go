@@ -4,6 +4,8 @@
 //
 //	files, err := shellfs.New(ctx, shellfs.Config{Runner: runner, WorkingDir: "/workspace"})
 //
+// [NewPaged] is for services that only run commands to their ends, as text.
+//
 // [FS] has what [sdk.Filesystem] and the optional interfaces of files ask for. Each
 // operation is one script, so one round trip. Files are whose user the scripts run
 // as, names may hold any byte, content streams, and a write is published in one

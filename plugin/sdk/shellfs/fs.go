@@ -43,9 +43,11 @@ var _ interface {
 
 // New asks the workspace what it has. One that lacks a tool without which files
 // cannot be exact is [errors.ErrUnsupported].
-func New(ctx context.Context, config Config) (*FS, error) {
+func New(ctx context.Context, config Config) (*FS, error) { return probed(ctx, config, false) }
+
+func probed(ctx context.Context, config Config, paged bool) (*FS, error) {
 	f := &FS{runner: config.Runner, dir: config.WorkingDir}
-	out, err := f.output(ctx, "op_probe")
+	out, err := f.output(ctx, "op_probe", flag(paged))
 	if err != nil {
 		return nil, fmt.Errorf("asking for the workspace's file tools: %w", err)
 	}

@@ -49,12 +49,13 @@ notregular() {
 	exit $special
 }
 
+# op_probe tells what there is. With $1 nothing is written by frames.
 op_probe() {
 	for t in cat chmod chown dd head ln mkdir mv readlink rm stat tail touch; do
 		command -v $t >/dev/null || echo "lacks $t"
 	done
 	printf '1 /\0' | xargs -0 echo >/dev/null 2>&1 && echo xargs
-	[ "$(printf abcd | { dd bs=2 count=1 iflag=fullblock; cat >/dev/null; } 2>/dev/null)" = ab ] || echo 'lacks dd iflag=fullblock'
+	[ -n "$1" ] || [ "$(printf abcd | { dd bs=2 count=1 iflag=fullblock; cat >/dev/null; } 2>/dev/null)" = ab ] || echo 'lacks dd iflag=fullblock'
 	touch -c -m -d 2001-02-03T04:05:06.123456789Z /berth-missing 2>/dev/null && echo nanoseconds
 	:
 }
@@ -194,11 +195,9 @@ op_open() {
 	[ -n "$opened" ] || exit 1
 }
 
-# op_create writes the file $1: mode $2, exclusive if $3, appending if $4, with the
-# time $5 if any, under the name $6 until it is complete. The content comes in
-# frames: `d N` and N bytes, and at the end `c` and the number of them all.
-# Without that nothing is published.
-op_create() {
+# place finds the place $p of a file to write: $1, mode $2, exclusive if $3,
+# appending if $4, with the time $5 if any.
+place() {
 	p=$1 mode=$2 exclusive=$3 append=$4 time=$5 links=0
 	while :; do
 		case ${p##*/} in
@@ -237,9 +236,13 @@ op_create() {
 		[ ! -e "$d" ] || exit $notdir
 		mkdir -p "$d" || exit 1
 	fi
-	s=$d/$6
+}
+
+# stage makes the file $s of the name $1, where the content is until it is complete.
+stage() {
+	s=$d/$1
 	if ! e=$( (umask 077 && : >"$s") 2>&1); then
-		t=${TMPDIR:-/tmp}/$6
+		t=${TMPDIR:-/tmp}/$1
 		if [ -n "$old" ] && (umask 077 && : >"$t") 2>/dev/null; then
 			s=$t elsewhere=1
 		else
@@ -247,6 +250,14 @@ op_create() {
 			exit 1
 		fi
 	fi
+}
+
+# op_create writes a file as place is told, under the name $6 until it is complete.
+# The content comes in frames: `d N` and N bytes, and at the end `c` and the number
+# of them all. Without that nothing is published.
+op_create() {
+	place "$@"
+	stage "$6"
 	trap 'rm -f "$s"' EXIT
 	echo ready
 	while read -r c k; do

@@ -56,7 +56,7 @@ func (f *FS) Create(ctx context.Context, path string, opts workspace.WriteOption
 		modTime = touchTime(opts.ModTime)
 	}
 	process, err := f.runner.Run(ctx, []string{
-		"op_create", f.path(path), octal(opts.Mode), flag(opts.Exclusive), flag(opts.Append), modTime, ".berth-" + rand.Text() + ".tmp",
+		"op_create", f.path(path), octal(opts.Mode), flag(opts.Exclusive), flag(opts.Append), modTime, stageName(),
 	})
 	if err != nil {
 		return nil, pathError(op, path, err)
@@ -80,6 +80,9 @@ func (f *FS) Create(ctx context.Context, path string, opts workspace.WriteOption
 	w.stop = context.AfterFunc(ctx, func() { w.abort(ctx.Err()) })
 	return w, nil
 }
+
+// stageName is the name of a file that is not complete.
+func stageName() string { return ".berth-" + rand.Text() + ".tmp" }
 
 // Chtimes changes the modification time, links followed.
 func (f *FS) Chtimes(ctx context.Context, path string, modTime time.Time) error {
