@@ -20,7 +20,7 @@ func (s *server) Stop(ctx context.Context, req *berthv1.StopRequest) (*berthv1.S
 	}
 	stopper, ok := state.provider.(Stopper)
 	if !ok {
-		return nil, unsupported("stop: provider %s cannot stop a workspace", state.name)
+		return nil, unsupported("provider %s cannot stop a workspace", state.name)
 	}
 	s.runs.end(ctx, req.GetId(), fmt.Errorf("workspace %s is being stopped: %w", req.GetId(), workspace.ErrUnavailable))
 	if err := stopper.Stop(ctx, name); err != nil {

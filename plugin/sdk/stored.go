@@ -20,7 +20,7 @@ func (c *cache) acquireStored(ctx context.Context, key *berthv1.WorkspaceKey) (*
 	}
 	reader, ok := state.provider.(StoredReader)
 	if !ok {
-		return nil, unsupported("stored files: provider %s cannot read those of a workspace that does not run", state.name)
+		return nil, unsupported("provider %s cannot read those of a workspace that does not run", state.name)
 	}
 	var stored Stored
 	err = c.server.safely("OpenStored", func() error {
