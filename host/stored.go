@@ -57,22 +57,27 @@ type storedFiles struct{ files *handle }
 
 var _ workspace.Stored = storedFiles{}
 
+// Stat follows links.
 func (s storedFiles) Stat(ctx context.Context, path string) (workspace.FileInfo, error) {
 	return s.files.Stat(ctx, path)
 }
 
+// Lstat does not follow the last element.
 func (s storedFiles) Lstat(ctx context.Context, path string) (workspace.FileInfo, error) {
 	return s.files.Lstat(ctx, path)
 }
 
+// ReadDir is complete and sorted by name.
 func (s storedFiles) ReadDir(ctx context.Context, path string) ([]workspace.FileInfo, error) {
 	return s.files.ReadDir(ctx, path)
 }
 
+// Open reads a regular file.
 func (s storedFiles) Open(ctx context.Context, path string, opts workspace.ReadOptions) (workspace.FileReader, error) {
 	return s.files.Open(ctx, path, opts)
 }
 
+// RealPath resolves like realpath -m (contract F7).
 func (s storedFiles) RealPath(ctx context.Context, path string) (string, error) {
 	return s.files.RealPath(ctx, path)
 }

@@ -59,12 +59,15 @@ type storedWorkspace struct{ Stored }
 
 var _ Filesystem = storedWorkspace{}
 
+// Create is refused.
 func (w storedWorkspace) Create(context.Context, string, workspace.WriteOptions) (workspace.FileWriter, error) {
 	return nil, workspace.ErrReadOnly
 }
 
+// MkdirAll is refused.
 func (w storedWorkspace) MkdirAll(context.Context, string) error { return workspace.ErrReadOnly }
 
+// Remove is refused.
 func (w storedWorkspace) Remove(context.Context, string) error { return workspace.ErrReadOnly }
 
 // RealPath is the provider's own, if it has one.

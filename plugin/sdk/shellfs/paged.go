@@ -179,12 +179,12 @@ func decodeOutput(stdout []byte) (out []byte, octal bool, err error) {
 	}
 	switch kind, text := stdout[0], stdout[1:]; kind {
 	case 'b':
-		out = make([]byte, base64.StdEncoding.DecodedLen(len(text)))
-		n, err := base64.StdEncoding.Decode(out, text) // which passes over line ends
+		decoded := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+		n, err := base64.StdEncoding.Decode(decoded, text) // which passes over line ends
 		if err != nil {
 			return nil, false, errNotEncoded
 		}
-		return out[:n], false, nil
+		return decoded[:n], false, nil
 	case 'o':
 		for field := range bytes.FieldsSeq(text) {
 			value, err := strconv.ParseUint(string(field), 8, 8)
