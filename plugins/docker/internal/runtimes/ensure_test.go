@@ -467,6 +467,26 @@ func TestSupersededImages(t *testing.T) {
 	}
 }
 
+// An image that somebody has made of a workspace has its labels.
+func TestPruneLeavesWhatWasMadeOfAWorkspace(t *testing.T) {
+	b := newBed(t)
+	made, _ := b.ensure(t, b.runtime(t, "busybox", nil))
+	labels := map[string]string{labelManaged: "true", labelToken: b.name}
+	c, err := b.client.ContainerCreate(t.Context(), &container.Config{Image: made.Ref, Labels: labels}, nil, nil, nil, b.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := b.client.ContainerCommit(t.Context(), c.ID, container.CommitOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.ContainerRemove(t.Context(), c.ID, container.RemoveOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	b.prune(t, made.Ref)
+	b.inspect(t, saved.ID)
+}
+
 func TestPruneLeavesWhatWasUsedLately(t *testing.T) {
 	b := newBed(t)
 	made, _ := b.ensure(t, b.runtime(t, "busybox", nil))

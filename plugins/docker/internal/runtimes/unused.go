@@ -13,7 +13,12 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/berth-dev/berth/plugins/docker/internal/engine"
+	"github.com/berth-dev/berth/shared/workspace"
 )
+
+// labelToken is on every workspace's container, and so on an image that somebody has
+// made of one.
+const labelToken = workspace.LabelPrefix + "token"
 
 const (
 	// KeepUnused is how long a superseded image stays after its last use: two
@@ -68,7 +73,7 @@ func prune(ctx context.Context, eng *engine.Engine, unused time.Duration, which 
 	var errs []error
 	for _, i := range list {
 		refs := ourTags(i.RepoTags)
-		if unnamed(i.RepoTags) {
+		if unnamed(i.RepoTags) && i.Labels[labelToken] == "" {
 			refs = []string{i.ID} // left by a build
 		}
 		for _, ref := range refs {
