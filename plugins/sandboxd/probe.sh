@@ -1,0 +1,27 @@
+# Tells what a session's container has.
+for _b_f in "${TMPDIR:-/tmp}" /tmp /dev/shm /var/tmp; do
+	if [ -d "$_b_f" ] && [ -w "$_b_f" ]; then
+		echo "tmp $_b_f"
+		break
+	fi
+done
+for _b_f in dd mkfifo mkdir rm cat tail grep wc sleep; do
+	command -v "$_b_f" >/dev/null 2>&1 || echo "lacks $_b_f"
+done
+if [ "$(printf 'YQ==' | base64 -d 2>/dev/null)" = a ]; then
+	echo base64
+elif ! command -v od >/dev/null 2>&1; then
+	echo 'lacks base64 or od'
+fi
+if sleep 0.001 2>/dev/null; then echo fractions; fi
+_b_w=$(pwd -P)
+read -r _b_c </proc/sys/kernel/hostname
+echo "host $_b_c"
+while read -r _b_c _b_c _b_c _b_c _b_m _b_c; do
+	if [ "$_b_m" = "$_b_w" ]; then
+		_b_c=$(stat -c '%i %W' "$_b_w" 2>/dev/null) || { _b_c=$(ls -di "$_b_w") && _b_c="${_b_c%% /*} -"; }
+		echo "mount $_b_c"
+		break
+	fi
+done </proc/self/mountinfo
+echo "dir $_b_w"

@@ -1,0 +1,414 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-dev/berth/plugin/sdk"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+const (
+	// firstLook is when a command that has not ended is looked after for the first time:
+	// most end before, in one round trip.
+	firstLook = 500 * time.Millisecond
+	// nextLook lies between two looks that bring output: each costs the service an exec.
+	nextLook = 100 * time.Millisecond
+	// lookRounds is how many tenths of a second a look waits for output in the container.
+	// The script there stops a command that nobody has looked after for ten seconds.
+	lookRounds = 30
+	// leasePause lies between two looks that bring nothing, since nobody reads.
+	leasePause = 2 * time.Second
+	// stopAnswer is what the answer to a stop may take beyond the stop itself, which the
+	// SDK waits for no longer.
+	stopAnswer = 2500 * time.Millisecond
+	// stopWay is what the way of a stop into the container takes of its grace: KILL
+	// follows at most so long after TERM (contract C5).
+	stopWay = 300 * time.Millisecond
+	// finishTimeout bounds the clean-up after a command whose request broke.
+	finishTimeout = 10 * time.Second
+)
+
+// process is one command.
+type process struct {
+	session *session
+	cmd     sdk.Command
+	name    string // by which its processes and its folder are found
+	folder  string // where its streams are, in the container
+
+	mu     sync.Mutex
+	change sync.Cond
+	out    *stream
+	errs   *stream
+	stdin  *stdin // nil without one
+
+	// ctx ends with Close, and with it everything here.
+	ctx  context.Context
+	end  context.CancelFunc
+	done chan struct{} // closed when code and err are set
+	code int
+	err  error
+
+	stopping sync.Mutex // one stop after the other
+	early    bool       // a stop came before the command, or after it
+	stopped  bool       // guarded by mu
+	exited   bool       // the direct process has; guarded by mu
+}
+
+func newProcess(s *session, cmd sdk.Command) *process {
+	name := newID()
+	p := &process{session: s, cmd: cmd, name: name, folder: strings.TrimSuffix(s.facts.tmp, "/") + "/.berth-run-" + name, done: make(chan struct{})}
+	p.change.L = &p.mu
+	mark := "\x1eberth-end-" + name
+	p.out, p.errs = newStream("o", mark, &p.change), newStream("e", mark, &p.change)
+	if cmd.Stdin {
+		p.stdin = newStdin(s.facts.maxPiece())
+	}
+	p.ctx, p.end = context.WithCancel(s.alive)
+	return p
+}
+
+// Stdin is nil unless asked for.
+func (p *process) Stdin() io.WriteCloser {
+	if p.stdin == nil {
+		return nil
+	}
+	return p.stdin
+}
+
+func (p *process) Stdout() io.Reader { return p.out }
+func (p *process) Stderr() io.Reader { return p.errs }
+
+// Wait returns when the service has answered, or is known not to.
+func (p *process) Wait() (int, error) {
+	<-p.done
+	return p.code, p.err
+}
+
+// Close gives up what is held here. A command that still runs is stopped.
+func (p *process) Close() error {
+	p.end()
+	return nil
+}
+
+// run sends the command and looks after it until the answer.
+func (p *process) run() {
+	defer p.end()
+	var first []byte
+	whole := false
+	if p.stdin != nil {
+		first, whole = p.stdin.first(p.ctx)
+	}
+	over, end := context.WithCancel(p.ctx)
+	var helpers sync.WaitGroup
+	var ran *runAnswer
+	var held *access
+	helpers.Go(func() { p.follow(over) })
+	if p.stdin != nil && !whole {
+		helpers.Go(func() { p.feed(over) })
+	}
+	err := p.session.call(p.ctx, func(a *access) (err error) {
+		held = a
+		ran, err = p.session.post(p.ctx, a, p.request(first, whole))
+		return err
+	})
+	end()
+	helpers.Wait()
+	code, err := p.conclude(held, ran, err)
+	p.mu.Lock()
+	p.code, p.err = code, err
+	p.out.end()
+	p.errs.end()
+	p.mu.Unlock()
+	if p.stdin != nil {
+		p.stdin.shut()
+	}
+	close(p.done)
+}
+
+// conclude is what the answer means.
+func (p *process) conclude(held *access, ran *runAnswer, err error) (int, error) {
+	if err != nil {
+		if !errors.Is(err, workspace.ErrUnavailable) && !errors.Is(err, workspace.ErrInvalid) {
+			p.finish() // whether it runs is not known: it does not any more
+			if p.ctx.Err() == nil {
+				err = fmt.Errorf("its end is not known, and it was stopped: %w", err)
+			}
+		}
+		return 0, err
+	}
+	t, err := p.session.facts.parse(*ran.Stdout)
+	if err == nil {
+		err = p.take(t)
+	}
+	if rest, ok := t.says("dir"); ok {
+		return 0, &fs.PathError{Op: "chdir", Path: p.cmd.Dir, Err: dirError(rest)}
+	}
+	code, convErr := strconv.Atoi(t.word)
+	switch {
+	case err != nil:
+		p.finish()
+		return 0, err
+	case ran.TimedOut:
+		left := p.finish()
+		return 0, &workspace.TimeoutError{Timeout: held.ceiling(), Ceiling: true, Survivors: left}
+	case t.word != "" && convErr == nil:
+		if _, ok := t.says("lost"); ok {
+			return 0, fmt.Errorf("keeping the command's output in the container, which ended with exit code %d: %s", code, short(*ran.Stderr))
+		}
+		if p.wasEarly() {
+			p.finish() // the stop found nothing, and left its word
+		}
+		return code, nil
+	}
+	if _, ok := t.says("folder"); ok {
+		if p.wasStopped() {
+			return 0, errors.New("it was stopped before it began")
+		}
+		return 0, fmt.Errorf("making a folder for the command's output in the container: %s", short(*ran.Stderr))
+	}
+	if ran.ExitCode != nil && (*ran.ExitCode == workspace.ExitNotFound || *ran.ExitCode == workspace.ExitNotExecutable) {
+		return 0, fmt.Errorf("the session has no sh: %s: %w", short(*ran.Stderr), errors.ErrUnsupported)
+	}
+	p.finish()
+	return 0, fmt.Errorf("the script that runs the command was ended: %s: %s", ran.ended(), short(*ran.Stderr))
+}
+
+// dirError is why a command cannot start in its directory, in the words of ls.
+func dirError(text string) error {
+	lower := strings.ToLower(text)
+	for _, known := range []struct {
+		text string
+		err  error
+	}{
+		{"not a directory", syscall.ENOTDIR},
+		{"no such file or directory", fs.ErrNotExist},
+		{"too many levels of symbolic links", syscall.ELOOP},
+		{"symbolic link loop", syscall.ELOOP},
+		{"file name too long", syscall.ENAMETOOLONG},
+	} {
+		if strings.HasSuffix(lower, known.text) {
+			return known.err
+		}
+	}
+	return fs.ErrPermission // ls may look at it, and nobody may enter
+}
+
+// take hands the output of an answer on.
+func (p *process) take(t told) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, part := range t.parts {
+		s := p.out
+		if part.letter == p.errs.letter {
+			s = p.errs
+		}
+		if err := s.take(part.segment, part.offset, part.data); err != nil {
+			return fmt.Errorf("%w (%w)", errScript, err)
+		}
+	}
+	return nil
+}
+
+// control runs a script that looks after the command.
+func (p *process) control(ctx context.Context, timeout time.Duration, r run) (told, error) {
+	r.timeout = timeout
+	held := p.session.access.Load()
+	ran, err := p.session.post(ctx, held, r)
+	if err != nil {
+		return told{}, err
+	}
+	t, err := p.session.facts.parse(*ran.Stdout)
+	if err == nil && t.word == "" {
+		err = fmt.Errorf("%w (%s: %s)", errScript, ran.ended(), short(*ran.Stderr))
+	}
+	return t, err
+}
+
+// positions are how far each stream was received, for a script.
+func (p *process) positions() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return []string{
+		strconv.Itoa(p.out.segment), strconv.FormatInt(p.out.offset, 10),
+		strconv.Itoa(p.errs.segment), strconv.FormatInt(p.errs.offset, 10),
+	}
+}
+
+// follow brings the output of a command while it runs, for as long as somebody reads,
+// and tells the container that somebody is there (contract B3).
+func (p *process) follow(ctx context.Context) {
+	for pause := firstLook; sleep(ctx, pause) == nil; {
+		if p.unread() {
+			t, err := p.control(ctx, p.session.client.timeout, p.session.facts.control("lease", p.folder))
+			p.note(ctx, "renewing a command's lease", err)
+			p.heard(t)
+			pause = p.untilRead(ctx, leasePause)
+			continue
+		}
+		args := append([]string{"exchange", p.folder}, p.positions()...)
+		t, err := p.control(ctx, p.session.client.timeout, p.session.facts.control(append(args, strconv.Itoa(lookRounds))...))
+		if err == nil {
+			err = p.take(t)
+		}
+		p.note(ctx, "looking after a command", err)
+		p.heard(t)
+		pause = nextLook
+		if err != nil || len(t.parts) == 0 {
+			pause = firstLook
+		}
+	}
+}
+
+// note logs what went wrong on the way: the next look may succeed, and the command's
+// own request tells its end.
+func (p *process) note(ctx context.Context, doing string, err error) {
+	if err != nil && ctx.Err() == nil {
+		p.session.provider.logger.Debug(doing, "session", p.session.id, "run", p.cmd.RunID, "error", err)
+	}
+}
+
+// heard notes that the direct process has ended.
+func (p *process) heard(t told) {
+	if t.word == "exited" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.exited = true
+		p.change.Broadcast()
+	}
+}
+
+// unread reports whether the command has to wait until its output is read: not one
+// that has ended, or is to, whose last output is bounded.
+func (p *process) unread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waits()
+}
+
+// waits is unread with the lock held.
+func (p *process) waits() bool {
+	return !p.stopped && !p.exited && (len(p.out.data) > 0 || len(p.errs.data) > 0)
+}
+
+// untilRead waits until all output was read, at most so long, and returns how long to
+// wait then.
+func (p *process) untilRead(ctx context.Context, most time.Duration) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.change.Broadcast()
+	})
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ctx.Err() == nil && p.waits() {
+		p.change.Wait()
+	}
+	return 0
+}
+
+// Signal sends to the direct process.
+func (p *process) Signal(ctx context.Context, sig workspace.Signal) error {
+	select {
+	case <-p.done:
+		return os.ErrProcessDone
+	default:
+	}
+	t, err := p.control(ctx, p.session.client.timeout, p.session.facts.control("signal", p.folder, string(sig)))
+	switch {
+	case err != nil:
+		return err
+	case t.word == "gone":
+		return os.ErrProcessDone
+	case t.word != "sent":
+		return fmt.Errorf("the container's kill refuses the signal %s: %w", sig, workspace.ErrInvalid)
+	}
+	return nil
+}
+
+// Stop ends the command's whole tree (contract C5). What the command wrote until then
+// comes with the answer to its request.
+func (p *process) Stop(grace time.Duration) (survivors string) {
+	p.stopping.Lock()
+	defer p.stopping.Unlock()
+	select {
+	case <-p.done:
+		return ""
+	default:
+	}
+	p.mu.Lock()
+	p.stopped = true
+	p.change.Broadcast()
+	p.mu.Unlock()
+	hundredths := strconv.Itoa(int(max(grace-stopWay, 0) / (10 * time.Millisecond)))
+	t, err := p.control(context.WithoutCancel(p.ctx), grace+stopAnswer, p.session.facts.control("stop", p.folder, p.name, hundredths))
+	if err != nil {
+		select {
+		case <-p.done: // it came to its end meanwhile, or its session did
+			return ""
+		default:
+		}
+		if errors.Is(err, workspace.ErrUnavailable) {
+			return ""
+		}
+		p.end() // its request is given up, and what is left is cleaned up
+		return err.Error()
+	}
+	if _, ok := t.says("early"); ok {
+		p.mu.Lock()
+		p.early = true
+		p.mu.Unlock()
+	}
+	return t.left()
+}
+
+// left tells the processes that a stop could not end.
+func (t told) left() string {
+	var all []string
+	for _, remark := range t.remarks {
+		if rest, ok := strings.CutPrefix(remark, "left "); ok {
+			pid, name, _ := strings.Cut(rest, " ")
+			all = append(all, fmt.Sprintf("%s (pid %s in the container)", short(name), short(pid)))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *process) wasStopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopped
+}
+
+func (p *process) wasEarly() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.early
+}
+
+// finish stops what is left of a command whose request did not tell its end, brings
+// its last output, and removes its folder. What it cannot do, the container's own
+// watch does ten seconds later.
+func (p *process) finish() (survivors string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), finishTimeout)
+	defer cancel()
+	args := append([]string{"finish", p.folder, p.name}, p.positions()...)
+	t, err := p.control(ctx, finishTimeout, p.session.facts.control(args...))
+	if err == nil {
+		err = p.take(t)
+	}
+	p.note(ctx, "cleaning up after a command", err)
+	return t.left()
+}

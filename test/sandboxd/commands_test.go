@@ -1,0 +1,163 @@
+//go:build sandboxd
+
+package sandboxd_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/shared/workspace"
+	"github.com/berth-dev/berth/test/sandboxd/sandboxdtest"
+)
+
+// TestCommandsTakeOneRequest: whatever a short command writes or reads, it is one round
+// trip.
+func TestCommandsTakeOneRequest(t *testing.T) {
+	b := newBed(t, nil, nil)
+	ws, _ := b.open(t)
+	for name, cmd := range map[string]workspace.Command{
+		"nothing":            {Args: []string{"true"}},
+		"text":               {Script: "echo out; echo err >&2; exit 3"},
+		"bytes":              {Script: "printf '\\377\\0\\1'"},
+		"arguments of bytes": {Args: []string{"echo", "a\xff"}},
+		"stdin":              {Args: []string{"cat"}, Stdin: bytes.NewReader(bytes.Repeat([]byte("\xfe"), 100_000))},
+		"variables":          {Args: []string{"env"}, Env: map[string]string{"A": "\xff", "a.b": "c"}},
+		"killed":             {Script: "kill -9 $$"},
+	} {
+		// A loaded machine may need another look at a command; it is tried again.
+		least := 0
+		for range 5 {
+			before := b.front.asked("POST run")
+			if stdin, ok := cmd.Stdin.(*bytes.Reader); ok {
+				stdin.Reset(bytes.Repeat([]byte("\xfe"), 100_000))
+			}
+			if _, err := ws.Run(t.Context(), cmd); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if least = b.front.asked("POST run") - before; least == 1 {
+				break
+			}
+		}
+		if least != 1 {
+			t.Errorf("%s: %d requests, want one", name, least)
+		}
+	}
+}
+
+// TestServiceCeilingIsTold: the service's limit of time is its own, and what was
+// written until then is there (contract C5).
+func TestServiceCeilingIsTold(t *testing.T) {
+	b := newBed(t, sandboxdtest.Settings{"execute_timeout": 4}, nil)
+	ws, _ := b.open(t)
+	_, err := ws.Run(t.Context(), workspace.Command{Script: "printf 'so far\\377'; echo oh >&2; setsid sleep 1000 & sleep 1000", Timeout: time.Hour})
+	var late *workspace.TimeoutError
+	if !errors.As(err, &late) {
+		t.Fatalf("error %v", err)
+	}
+	if !late.Ceiling || late.Timeout != 4*time.Second || string(late.Stdout) != "so far\xff" || string(late.Stderr) != "oh\n" || late.Survivors != "" {
+		t.Errorf("the error tells %+v: %v", late, err)
+	}
+	if out := script(t, ws, "ps -e -o args | grep -c '^sleep 1000' || :"); out != "0\n" {
+		t.Errorf("%q of its processes are left", out)
+	}
+	// Its own timeout comes first where it is shorter.
+	_, err = ws.Run(t.Context(), workspace.Command{Script: "sleep 1000", Timeout: time.Second})
+	if late = nil; !errors.As(err, &late) || late.Ceiling || late.Timeout != time.Second {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestNothingIsLeftInTheContainer: no file, and no process, of commands that ended in
+// whatever way.
+func TestNothingIsLeftInTheContainer(t *testing.T) {
+	b := newBed(t, sandboxdtest.Settings{"execute_timeout": 20}, nil)
+	for _, runtime := range []string{"debian", "busybox"} {
+		t.Run(runtime, func(t *testing.T) {
+			ws, _ := b.open(t, workspace.WithConfig(map[string]any{"runtime": runtime}))
+			for _, cmd := range []workspace.Command{
+				{Args: []string{"true"}},
+				{Args: []string{"no-such-program"}},
+				{Args: []string{"true"}, Dir: "/missing"},
+				{Script: "sleep 3 & echo background"},
+				{Script: "head -c 5000000 /dev/zero"},
+				{Args: []string{"cat"}, Stdin: strings.NewReader(strings.Repeat("x", 3_000_000))},
+				{Script: "sleep 1000", Timeout: 100 * time.Millisecond},
+				{Script: "sleep 1000", Timeout: time.Second},
+				{Script: "yes", OutputLimit: 1000},
+			} {
+				_, _ = ws.Run(t.Context(), cmd)
+			}
+			// This command's own folder is there, and the shells that it runs behind.
+			eventually(t, "nothing is left", func() bool {
+				out := script(t, ws, `ls -a /tmp | grep -c berth-run
+for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep -cE '^(sleep (3|1000)|yes|cat|head) ' || :`)
+				return out == "1\n0\n"
+			})
+		})
+	}
+}
+
+// TestSecretsAreNotTold: no token, and no value of an environment, is in what the
+// plugin, the host or the service logs, in errors, or in the service's audit trail
+// (contract B7).
+func TestSecretsAreNotTold(t *testing.T) {
+	b := newBed(t, nil, map[string]any{"env": map[string]string{"SECRET": "a-configured-value"}})
+	ws, ref := b.open(t)
+	var errs []error
+	run := func(cmd workspace.Command) {
+		_, err := ws.Run(t.Context(), cmd)
+		errs = append(errs, err)
+	}
+	run(workspace.Command{Args: []string{"sh", "-c", "exit 3"}, Env: map[string]string{"OTHER": "a-passed-value", "odd.name": "an-odd-value"}})
+	run(workspace.Command{Script: "sleep 100", Timeout: time.Second, Env: map[string]string{"OTHER": "a-passed-value"}})
+	status, body := b.service.Call(t, http.MethodPost, "/sessions", map[string]any{"session_id": ref.ID, "attach": true})
+	var opened struct {
+		Token string `json:"token"`
+	}
+	if err := json.Unmarshal([]byte(body), &opened); status != http.StatusOK || err != nil || opened.Token == "" {
+		t.Fatalf("attach: %d %s", status, body)
+	}
+	_, events := b.service.Call(t, http.MethodGet, "/sessions/"+ref.ID+"/events", nil)
+	if !strings.Contains(events, "exit 3") {
+		t.Errorf("the service's audit trail does not show the command: %s", events)
+	}
+	b.service.Kill(t)
+	run(workspace.Command{Args: []string{"true"}})
+	b.service.Restart(t)
+	_, err := b.newHost(t, map[string]any{"token": "not-the-service's"}).Attach(ref)
+	errs = append(errs, err)
+	bad, err := b.newHost(t, map[string]any{"token": "not-the-services"}).Attach(ref)
+	if err == nil {
+		_, err = bad.Stat(t.Context(), ".")
+	}
+	if !errors.Is(err, workspace.ErrInvalid) {
+		t.Errorf("a wrong token: %v, want %v", err, workspace.ErrInvalid)
+	}
+	errs = append(errs, err)
+	told := map[string]string{"the log": b.log.String(), "the service's log": b.service.Log(), "an error": errors.Join(errs...).Error(), "the audit trail": events}
+	for where, text := range told {
+		for _, secret := range []string{b.service.Token, opened.Token, "not-the-services", "a-configured-value", "a-passed-value", "an-odd-value"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s tells %q", where, secret)
+			}
+		}
+	}
+	if told["the log"] == "" {
+		t.Error("nothing was logged, so nothing was checked")
+	}
+}
+
+// TestEnvIsNotListed: no value is an argument that ps shows.
+func TestEnvIsNotListed(t *testing.T) {
+	b := newBed(t, nil, nil)
+	ws, _ := b.open(t)
+	res, err := ws.Run(t.Context(), workspace.Command{Script: "cat /proc/[0-9]*/cmdline", Env: map[string]string{"S": "not-to-be-seen"}})
+	if err != nil || bytes.Contains(res.Stdout, []byte("not-to-be-seen")) || len(res.Stdout) == 0 {
+		t.Errorf("the processes are %q, error %v", res.Stdout, err)
+	}
+}

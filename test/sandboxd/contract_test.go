@@ -1,0 +1,119 @@
+//go:build sandboxd
+
+package sandboxd_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/plugin/sdk/conformance"
+	"github.com/berth-dev/berth/plugins/sandboxd"
+	"github.com/berth-dev/berth/shared/workspace"
+	"github.com/berth-dev/berth/test/sandboxd/sandboxdtest"
+)
+
+// configuredEnv overrides a variable that every container has.
+var configuredEnv = map[string]string{"HOME": "/configured", "BERTHED": "yes"}
+
+// largeFile is enough to be read and written in many pages.
+const largeFile = 20 << 20
+
+// options are the suite's hooks for a bed.
+func (b *bed) options(t *testing.T) conformance.Options {
+	b.config["env"] = configuredEnv
+	b.host = b.newHost(t, nil)
+	return conformance.Options{
+		Host: b.host, Provider: provider, Env: configuredEnv, LargeFile: largeFile,
+		Deviations: sandboxd.Deviations(),
+		OtherHost:  func(t testing.TB) workspace.Host { return b.newHost(t, nil) },
+		Started:    func(h workspace.Host) bool { return h.(*host.Host).Providers()[0].State != "stopped" },
+		Restart:    func(t testing.TB) { killPlugin(t, b.host) },
+		Reconfigured: func(t testing.TB) workspace.Host {
+			return b.newHost(t, map[string]any{"runtime": "busybox"})
+		},
+		Configured: func(t testing.TB) conformance.Configured {
+			return conformance.Configured{Host: b.newHost(t, map[string]any{"session_name": "The.one_session"}), Provider: provider, Name: "The.one_session"}
+		},
+		Elsewhere: func(t testing.TB) (string, workspace.Ref) {
+			const name = "somebody-elses"
+			if status, body := b.service.Call(t, http.MethodPost, "/sessions", map[string]any{"session_id": name, "reuse": true}); status != http.StatusOK {
+				t.Fatalf("open a session: %d %s", status, body)
+			}
+			if b.keeps { // then not even the tenant tells whose it was
+				b.stop(t, workspace.Ref{ID: name})
+			}
+			return name, workspace.Ref{Provider: provider, ID: name}
+		},
+		FailCreates: func(t testing.TB) func() {
+			limit := func(n int) {
+				if status, body := b.service.Call(t, http.MethodPut, "/policy", map[string]any{"max_sessions_per_tenant": n}); status != http.StatusOK {
+					t.Fatalf("change the policy: %d %s", status, body)
+				}
+			}
+			limit(1) // the suite's own workspace is one
+			return func() { limit(500) }
+		},
+		SlowCreates: func(t testing.TB, d time.Duration) {
+			b.front.slow(d, 0)
+			t.Cleanup(func() { b.front.slow(0, 0) })
+		},
+	}
+}
+
+// stop closes a session as its service does for idleness.
+func (b *bed) stop(t testing.TB, ref workspace.Ref) {
+	t.Helper()
+	if status, body := b.service.Call(t, http.MethodDelete, "/sessions/"+ref.ID, nil); status != http.StatusNoContent {
+		t.Fatalf("close session %s: %d %s", ref.ID, status, body)
+	}
+}
+
+// replace puts another session under the same id.
+func (b *bed) replace(t testing.TB, ref workspace.Ref) {
+	t.Helper()
+	if status, body := b.service.Call(t, http.MethodDelete, "/sessions/"+ref.ID+"?purge=true", nil); status != http.StatusNoContent {
+		t.Fatalf("purge session %s: %d %s", ref.ID, status, body)
+	}
+	if status, body := b.service.Call(t, http.MethodPost, "/sessions", map[string]any{"session_id": ref.ID, "tenant": "berth-" + provider}); status != http.StatusOK {
+		t.Fatalf("open session %s: %d %s", ref.ID, status, body)
+	}
+}
+
+// TestContract is the whole suite where the service keeps files on its own disk and
+// does with them by itself what it can.
+func TestContract(t *testing.T) {
+	b := newBed(t, nil, nil)
+	b.keeps = true
+	options := b.options(t)
+	options.Stop, options.Replace = b.stop, b.replace
+	check(t, conformance.Test(t, options))
+}
+
+// TestContractWithoutNativeFiles is the suite on a service that has nothing but
+// commands and containers, as older ones have, and with BusyBox's tools. Its sessions
+// end when they are closed.
+func TestContractWithoutNativeFiles(t *testing.T) {
+	b := newBed(t, sandboxdtest.Settings{"workspace_root": nil, "native_files": false, "default_runtime": "busybox"}, nil)
+	options := b.options(t)
+	options.Replace = b.replace
+	options.Reconfigured = func(t testing.TB) workspace.Host {
+		return b.newHost(t, map[string]any{"runtime": "debian"})
+	}
+	check(t, conformance.Test(t, options))
+}
+
+// check wants of a report that whatever the provider declares it does not keep is
+// really not kept, and that nothing was left out but what is said here.
+func check(t *testing.T, report *conformance.Report) {
+	t.Helper()
+	for _, line := range report.Lines {
+		if line.Status == conformance.NotChecked {
+			t.Logf("not checked: %s: %s", line.Check, line.Reason)
+		}
+	}
+	if n := report.Count(conformance.Checked); n < 80 {
+		t.Errorf("%d checks were made", n)
+	}
+}

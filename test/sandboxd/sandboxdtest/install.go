@@ -1,0 +1,58 @@
+package sandboxdtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Requirement is what is installed, from PyPI.
+const Requirement = "pydantic-ai-backend[server]==0.2.37"
+
+// envCache names the folder in which it is kept, instead of one in the user's cache.
+const envCache = "BERTH_TEST_CACHE"
+
+// install returns a Python that has the service. It is installed once and kept.
+func install(ctx context.Context) (python string, err error) {
+	cache := os.Getenv(envCache)
+	if cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(user, "berth-test")
+	}
+	dir := filepath.Join(cache, "sandboxd-0.2.37")
+	python = filepath.Join(dir, "bin", "python")
+	if _, err := os.Stat(python); err == nil {
+		return python, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	// Whole, or not at all: it gets its name when it is complete. What is run of it
+	// finds itself wherever it is.
+	fresh, err := os.MkdirTemp(cache, "sandboxd-new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(fresh)
+	for _, args := range [][]string{
+		{"python3", "-m", "venv", fresh},
+		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", Requirement},
+	} {
+		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("install %s: %w\n%s", Requirement, err, text)
+		}
+	}
+	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		if _, statErr := os.Stat(python); statErr != nil { // nobody else was faster
+			return "", err
+		}
+	}
+	return python, nil
+}
