@@ -50,7 +50,7 @@ rm -rf "$dir"`
 func Start(t testing.TB) string {
 	t.Helper()
 	bin := binaries(t)
-	dir, err := os.MkdirTemp("/tmp", "berth-pg-") // not t.TempDir: a socket's path has 107 bytes at most
+	dir, err := os.MkdirTemp("/tmp", "berth-pg-") //nolint:usetesting // a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func Start(t testing.TB) string {
 	server := exec.Command("/bin/sh", "-c", keeper, "keeper", dir, //nolint:noctx // its stdin ends it
 		filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
 	server.SysProcAttr, server.Dir = attr, dir
-	var log bytes.Buffer
-	server.Stderr = &log
+	var output bytes.Buffer
+	server.Stderr = &output
 	lifeline, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,11 @@ func Start(t testing.TB) string {
 	if err := server.Start(); err != nil {
 		t.Fatalf("start PostgreSQL: %v", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Wait() // of an interrupted shell: it says nothing
+	}()
 	t.Cleanup(func() {
 		lifeline.Close()
 		select {
@@ -91,7 +94,7 @@ func Start(t testing.TB) string {
 		case <-time.After(stopTimeout):
 			_ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL)
 			<-ended
-			t.Errorf("PostgreSQL did not stop within %v:\n%s", stopTimeout, log.String())
+			t.Errorf("PostgreSQL did not stop within %v:\n%s", stopTimeout, output.String())
 		}
 	})
 	address := databaseURL(dir, "postgres")

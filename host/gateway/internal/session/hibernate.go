@@ -131,7 +131,7 @@ func (m *Manager) byIdleness(records []store.Record, least time.Duration) []stor
 	var able []store.Record
 	for _, r := range records {
 		idle[r.ID] = m.idle(r)
-		if r.CanStop && idle[r.ID] >= least && !(r.Busy() && r.BusyBy != m.id) {
+		if r.CanStop && idle[r.ID] >= least && (!r.Busy() || r.BusyBy == m.id) {
 			able = append(able, r)
 		}
 	}

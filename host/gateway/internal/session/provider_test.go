@@ -30,6 +30,7 @@ type folderConfig struct {
 type folders struct {
 	root      string
 	permanent bool // has nothing to stop
+	readable  bool // can read the files of what is stopped
 	creates   atomic.Int64
 	attaches  atomic.Int64
 	stops     atomic.Int64
@@ -111,6 +112,9 @@ func (f *folders) newHost(dataDir string) *host.Host {
 	if f.permanent {
 		plugin = folderPlugin(func(c folderConfig) sdk.Provider { return permanent{&folderProvider{f, c}} })
 	}
+	if f.readable {
+		plugin = folderPlugin(func(c folderConfig) sdk.Provider { return reader{&folderProvider{f, c}} })
+	}
 	h, err := host.New(host.Config{DataDir: dataDir, Providers: map[string]host.Provider{
 		"folder": {InProcess: plugin, Config: map[string]any{"root": f.root}},
 	}})
@@ -134,6 +138,17 @@ type folderProvider struct {
 
 // permanent hides Stop.
 type permanent struct{ sdk.Provider }
+
+// reader reads stored files.
+type reader struct{ *folderProvider }
+
+func (r reader) OpenStored(_ context.Context, id string) (sdk.Stored, error) {
+	ws, err := posix.Open(posix.Config{Dir: filepath.Join(r.Root, id), ID: id})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("workspace %s was removed: %w", id, workspace.ErrUnavailable)
+	}
+	return ws, err
+}
 
 func (p *folderProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Workspace, error) {
 	id := req.Key()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,7 @@ func suite(t *testing.T, newBed func(*testing.T) bed) {
 		"sessions churn through two gateways":            testChurn,
 		"an opening that nobody waits for any more":      testAbandoned,
 		"stored files of a closed session can be read":   testStored,
+		"stored files are read without a start":          testStoredAsleep,
 		"a wake that fails leaves the session asleep":    testWakeFails,
 		"a run of an id that is going is refused":        testRunTwice,
 		"a gateway that shuts down gives back its hold":  testShutdown,
@@ -74,7 +76,10 @@ func suite(t *testing.T, newBed func(*testing.T) bed) {
 		"a gateway that is killed while it opens":        testKilledInCreate,
 		"a gateway that is killed while it runs":         testKilledInRun,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, newBed(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			test(t, newBed(t))
+		})
 	}
 }
 
@@ -294,9 +299,7 @@ func testHibernate(t *testing.T, b bed) {
 // A session is put to sleep whenever it may be, while others use it: no use is ever
 // over a workspace that is stopped.
 func testHibernateRace(t *testing.T, b bed) {
-	fast := func(c *session.Config) {
-		c.Timing = session.Timing{Lease: 500 * time.Millisecond, Renew: 50 * time.Millisecond, Sweep: time.Millisecond, Poll: time.Millisecond}
-	}
+	fast := func(c *session.Config) { c.Timing.Sweep, c.Timing.Poll = time.Millisecond, time.Millisecond }
 	managers := []*session.Manager{b.manager(t, evict(0), fast), b.manager(t, evict(0), fast)}
 	for _, id := range []string{"a", "b"} {
 		open(t, managers[0], session.OpenRequest{ID: id})
@@ -310,12 +313,15 @@ func testHibernateRace(t *testing.T, b bed) {
 			return nil
 		}
 	})
-	deadline := time.Now().Add(4 * time.Second)
+	begun := time.Now()
+	goOn := func() bool {
+		return time.Since(begun) < 6*time.Second || b.stops.Load() < 5 && time.Since(begun) < time.Minute
+	}
 	var uses atomic.Int64
 	together(4, func(worker int) {
 		rng := rand.New(rand.NewPCG(2, uint64(worker)))
 		m := managers[worker%2]
-		for time.Now().Before(deadline) {
+		for goOn() {
 			u, err := m.Acquire(t.Context(), []string{"a", "b"}[rng.IntN(2)])
 			if err != nil {
 				t.Errorf("%v", err)
@@ -334,10 +340,10 @@ func testHibernateRace(t *testing.T, b bed) {
 			u.Release()
 			uses.Add(1)
 			// Mostly at once; now and then after so long that it sleeps.
-			if rng.IntN(5) > 0 {
+			if rng.IntN(20) > 0 {
 				time.Sleep(time.Duration(rng.IntN(5000)) * time.Microsecond)
 			} else {
-				time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
+				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 			}
 		}
 	})
@@ -348,18 +354,18 @@ func testHibernateRace(t *testing.T, b bed) {
 }
 
 func testLongUse(t *testing.T, b bed) {
-	m := b.manager(t, evict(0), func(c *session.Config) { c.Timing.Lease = 300 * time.Millisecond })
+	m := b.manager(t, evict(0))
 	other := b.manager(t, evict(0), func(c *session.Config) {
 		idle := time.Millisecond
-		c.Policy.IdleTimeout, c.Timing.Lease = &idle, 300*time.Millisecond
+		c.Policy.IdleTimeout = &idle
 	})
 	open(t, m, session.OpenRequest{ID: "a"})
 	u, err := m.Acquire(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three times as long as its lease.
-	if _, err := u.Workspace.Run(t.Context(), workspace.Command{Args: []string{"sleep", "1"}}); err != nil {
+	// More than twice as long as its lease.
+	if _, err := u.Workspace.Run(t.Context(), workspace.Command{Args: []string{"sleep", "5"}}); err != nil {
 		t.Errorf("%v", err)
 	}
 	info, err := other.Get(t.Context(), "a")
@@ -741,7 +747,7 @@ func testEvents(t *testing.T, b bed) {
 	m, other := b.manager(t), b.manager(t)
 	open(t, m, session.OpenRequest{ID: "a"})
 	for i := range 5 {
-		m.Record("a", session.Event{Op: "run", Target: fmt.Sprint(i), OK: i%2 == 0, Detail: "exit 0", Duration: time.Millisecond})
+		m.Record("a", session.Event{Op: "run", Target: strconv.Itoa(i), OK: i%2 == 0, Detail: "exit 0", Duration: time.Millisecond})
 	}
 	m.Record("none", session.Event{Op: "run"})
 	events, latest, err := m.Events(t.Context(), "a", 2)
@@ -749,7 +755,7 @@ func testEvents(t *testing.T, b bed) {
 		t.Fatalf("%+v, %d, %v", events, latest, err)
 	}
 	for i, e := range events {
-		if e.Seq != int64(i+3) || e.Target != fmt.Sprint(i+2) || e.OK != (i%2 == 0) || e.Duration != time.Millisecond || time.Since(e.At) > time.Hour {
+		if e.Seq != int64(i+3) || e.Target != strconv.Itoa(i+2) || e.OK != (i%2 == 0) || e.Duration != time.Millisecond || time.Since(e.At) > time.Hour {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -942,6 +948,44 @@ func testStored(t *testing.T, b bed) {
 	}
 	_, err = m.Stored(t.Context(), "none")
 	wantKind(t, "of no session", err, session.NotFound)
+}
+
+func testStoredAsleep(t *testing.T, b bed) {
+	b.readable = true
+	m := b.manager(t, evict(0))
+	open(t, m, session.OpenRequest{ID: "a"})
+	output(t, m, "a", "printf kept >f")
+	eventually(t, "it sleeps", func() bool { return b.resident(t) == 0 })
+	read := func(what string) {
+		t.Helper()
+		before := b.attaches.Load()
+		s, err := m.Stored(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Release()
+		if info, err := s.Stat(t.Context(), "f"); err != nil || info.Size != 4 || s.Woken {
+			t.Errorf("%s: %+v, %v, woken: %v", what, info, err, s.Woken)
+		}
+		if b.attaches.Load() != before || b.resident(t) != 0 {
+			t.Errorf("%s: the workspace was started", what)
+		}
+	}
+	read("asleep")
+	if err := m.Close(t.Context(), "a", false); err != nil {
+		t.Fatal(err)
+	}
+	read("closed")
+	if err := os.RemoveAll(filepath.Join(b.root, b.workspaces(t)[0])); err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.Stored(t.Context(), "a")
+	if err == nil { // whether it is there is found out by the first call
+		_, err = s.Stat(t.Context(), "f")
+	}
+	if !errors.Is(err, workspace.ErrUnavailable) {
+		t.Errorf("of one that is gone: %v", err)
+	}
 }
 
 func testWakeFails(t *testing.T, b bed) {

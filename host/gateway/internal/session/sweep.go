@@ -20,7 +20,11 @@ func (m *Manager) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records, err := m.st.List(ctx, store.Opening, store.Running, store.Hibernating, store.Hibernated, store.Waking, store.Closing, store.Closed, store.Purging, store.Gone)
+	states := []store.State{store.Opening, store.Running, store.Hibernating, store.Hibernated, store.Waking, store.Closing, store.Purging, store.Gone}
+	if p.WorkspaceTTL != nil || p.ContainerTTL != nil { // else there may be very many for nothing
+		states = append(states, store.Closed)
+	}
+	records, err := m.st.List(ctx, states...)
 	if err != nil {
 		return err
 	}
