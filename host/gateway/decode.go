@@ -50,8 +50,8 @@ func unmarshal(data []byte, value any) error {
 	case err != nil:
 		return err
 	}
-	if any, ok := value.(*any); ok {
-		return distinctKeys(*any)
+	if document, ok := value.(*any); ok {
+		return distinctKeys(*document)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if g.store, err = store.Open(ctx, storeURL(config.Store)); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	if g.sessions, err = session.New(config.session(g.store)); err != nil {
+	if g.sessions, err = session.New(config.session(g.store)); err != nil { //nolint:contextcheck // its work outlives ctx
 		return nil, errors.Join(fmt.Errorf("gateway: %w", err), g.store.Close())
 	}
 	g.metrics = newMetrics(g.sessions)

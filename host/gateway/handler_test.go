@@ -129,7 +129,9 @@ func TestAClientThatSendsNoBodyIsCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != test.status {
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != test.status {
 			t.Errorf("%d, want %d: %v", resp.StatusCode, test.status, err)
 		}
 		if _, err := r.ReadByte(); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) {
@@ -148,6 +150,7 @@ func TestABodyThatBreaksOffIsTheClientsFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "could not be read") {
 		t.Errorf("%d %s", resp.StatusCode, body)

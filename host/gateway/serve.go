@@ -140,7 +140,9 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		cut()
 	}
 	if err == nil {
-		<-served
+		if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+			err = fmt.Errorf("gateway: %w", end)
+		}
 	}
 	wait, done := context.WithTimeout(context.WithoutCancel(ctx), cutTimeout)
 	defer done()

@@ -183,7 +183,7 @@ func TestServeTellsOfAListenerThatFails(t *testing.T) {
 }
 
 func TestServeAtAUnixSocket(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(t.TempDir(), "s")
 	tg := newTestGateway(t, func(c *Config) { c.Listen = "unix:" + path })
 	s := tg.serve()
 	if s.url != "unix:"+path {
@@ -207,19 +207,8 @@ func TestServeAtAUnixSocket(t *testing.T) {
 	}
 }
 
-// shortDir is a temporary folder whose name leaves room for a socket's.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 func TestASocketThatWasLeftIsReplacedAndNothingElseIs(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
+	path := filepath.Join(t.TempDir(), "s")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
