@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -265,14 +266,15 @@ func readBody(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge
 	}
-	data, err := io.ReadAll(io.LimitReader(r.Body, most+1))
-	switch {
-	case err != nil:
+	var data bytes.Buffer
+	data.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // that is what it needs to meet the end
+	if _, err := data.ReadFrom(io.LimitReader(r.Body, most+1)); err != nil {
 		return nil, errBody(err)
-	case int64(len(data)) > most:
+	}
+	if int64(data.Len()) > most {
 		return nil, tooLarge
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
 // maxDrain is how much of a body that nobody wants is read all the same: a client

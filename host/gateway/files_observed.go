@@ -100,15 +100,14 @@ func shellWords(args []string) string {
 }
 
 func shellWord(arg string) string {
-	plain := arg != ""
-	for i := range len(arg) {
-		c := arg[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("_@%+=:,./-", c) >= 0) {
-			plain = false
-			break
+	special := func(r rune) bool {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return false
 		}
+		return !strings.ContainsRune("_@%+=:,./-", r)
 	}
-	if plain {
+	if arg != "" && !strings.ContainsFunc(arg, special) {
 		return arg
 	}
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"

@@ -79,7 +79,7 @@ func registerRuns(g *Gateway) {
 		if err != nil {
 			return nil, err
 		}
-		g.wait(r)
+		g.wait(ctx, r)
 		if r.end.err != nil {
 			return nil, r.end.err
 		}

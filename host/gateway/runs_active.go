@@ -109,15 +109,16 @@ func (g *Gateway) start(ctx context.Context, spec runSpec) (*activeRun, error) {
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, r.leave = use.Context(ctx)
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.entered, err = g.sessions.RunBegin(r.ctx, session.RunInfo{
+	ctx, r.cancel = context.WithCancelCause(ctx)
+	r.ctx = ctx
+	r.entered, err = g.sessions.RunBegin(ctx, session.RunInfo{
 		Session: spec.key.session, ID: spec.key.id, Args: arguments(spec.command), Detached: spec.background,
 	}, func() { r.cancel(errStopped) })
 	if err == nil {
-		err = g.launch(r, spec)
+		err = g.launch(ctx, r, spec)
 	}
 	if err != nil {
-		g.finish(r, nil, err)
+		g.finish(ctx, r, nil, err)
 		if r.end.err != nil {
 			return nil, r.end.err
 		}
@@ -125,9 +126,9 @@ func (g *Gateway) start(ctx context.Context, spec runSpec) (*activeRun, error) {
 	return r, nil
 }
 
-func (g *Gateway) launch(r *activeRun, spec runSpec) (err error) {
+func (g *Gateway) launch(ctx context.Context, r *activeRun, spec runSpec) (err error) {
 	if spec.background {
-		info, err := g.sessions.Get(r.ctx, spec.key.session)
+		info, err := g.sessions.Get(ctx, spec.key.session)
 		if err != nil {
 			return err
 		}
@@ -145,25 +146,25 @@ func (g *Gateway) launch(r *activeRun, spec runSpec) (err error) {
 		r.input = newRunInput()
 		cmd.Stdin = r.input
 	}
-	if r.process, err = r.use.Workspace.Start(r.ctx, cmd); err == nil {
+	if r.process, err = r.use.Workspace.Start(ctx, cmd); err == nil {
 		g.runs.add(r)
 	}
 	return err
 }
 
 // wait waits for the end of a run, and finishes it. Once for each.
-func (g *Gateway) wait(r *activeRun) {
+func (g *Gateway) wait(ctx context.Context, r *activeRun) {
 	select {
 	case <-r.ended:
 	default:
 		result, err := r.process.Wait()
-		g.finish(r, result, err)
+		g.finish(ctx, r, result, err)
 	}
 }
 
 // finish gives back what a run held.
-func (g *Gateway) finish(r *activeRun, result *workspace.Result, err error) {
-	r.conclude(result, err)
+func (g *Gateway) finish(ctx context.Context, r *activeRun, result *workspace.Result, err error) {
+	r.conclude(context.WithoutCancel(ctx), result, err)
 	r.log.end()
 	if r.input != nil {
 		r.input.abandon()
@@ -179,12 +180,15 @@ func (g *Gateway) finish(r *activeRun, result *workspace.Result, err error) {
 	g.runs.ended(r)
 }
 
+// cause is why the run's context has ended, or nil.
+func (r *activeRun) cause() error { return context.Cause(r.ctx) }
+
 // conclude tells what the end of a command means.
-func (r *activeRun) conclude(result *workspace.Result, err error) {
+func (r *activeRun) conclude(ctx context.Context, result *workspace.Result, err error) {
 	var timeout *workspace.TimeoutError
 	var limit *workspace.OutputLimitError
 	var refused *session.Error
-	cause := context.Cause(r.ctx)
+	cause := r.cause()
 	switch {
 	case err == nil:
 		r.end.exitCode = &result.ExitCode
@@ -194,7 +198,7 @@ func (r *activeRun) conclude(result *workspace.Result, err error) {
 		r.end.limited, r.end.limit, r.end.survivors = true, limit.Limit, limit.Survivors != ""
 	case errors.Is(cause, errStopped):
 		// A session that is closed or purged stops its runs too.
-		if err := r.use.Check(context.WithoutCancel(r.ctx), err); errors.As(err, &refused) {
+		if err := r.use.Check(ctx, err); errors.As(err, &refused) {
 			r.end.err = err
 			return
 		}
@@ -205,6 +209,6 @@ func (r *activeRun) conclude(result *workspace.Result, err error) {
 	case errors.As(cause, &refused):
 		r.end.err = refused
 	default:
-		r.end.err = r.use.Check(context.WithoutCancel(r.ctx), err)
+		r.end.err = r.use.Check(ctx, err)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package gateway
 
 import (
@@ -45,14 +47,6 @@ func pid(t testing.TB, path string) int {
 }
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
-
-// inBackground calls in a goroutine that the test waits for.
-func (tg *testGateway) inBackground(token, method, path string, body any) <-chan *answered {
-	done := make(chan *answered, 1)
-	go func() { done <- tg.call(token, method, path, body) }()
-	tg.t.Cleanup(func() { done <- nil; <-done })
-	return done
-}
 
 func TestRun_Stop(t *testing.T) {
 	tg := newTestGateway(t)

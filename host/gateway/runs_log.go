@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"sync"
 
 	"github.com/berth-dev/berth/shared/workspace"
@@ -233,21 +232,6 @@ func (f *follower) moved() {
 	if f.log.lead == f {
 		f.log.trim()
 		f.log.change()
-	}
-}
-
-// wait returns the next piece as read does, and waits for it until ctx ends.
-func (f *follower) wait(ctx context.Context) (piece, followed, error) {
-	for {
-		p, state, change := f.read()
-		if state != upToDate {
-			return p, state, nil
-		}
-		select {
-		case <-change:
-		case <-ctx.Done():
-			return piece{}, upToDate, ctx.Err()
-		}
 	}
 }
 

@@ -48,9 +48,9 @@ func (s *storedFiles) resolve(ctx context.Context, asked string) (below, whole s
 		below = path.Clean(strings.Trim(rest, "/"))
 	}
 	whole = path.Join(s.root, below)
-	real, err := s.files.RealPath(ctx, whole)
+	resolved, err := s.files.RealPath(ctx, whole)
 	switch {
-	case errors.Is(err, syscall.ELOOP), err == nil && real != whole:
+	case errors.Is(err, syscall.ELOOP), err == nil && resolved != whole:
 		return "", "", errText(http.StatusBadRequest, plain(asked+" is, or leads through, a symbolic link"))
 	case err != nil:
 		return "", "", s.refused(asked, err)

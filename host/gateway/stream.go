@@ -129,7 +129,7 @@ func registerStream(g *Gateway) {
 			return nil, errText(http.StatusConflict, fmt.Sprintf("the run has written %d bytes of stdout and %d of stderr so far", stdout, stderr))
 		}
 		return &streamed{func(hctx huma.Context) {
-			g.follow(hctx.Context(), startEvents(hctx, wantsSSE(in.Accept)), r, f, in.Follow)
+			g.follow(ctx, startEvents(hctx, wantsSSE(in.Accept)), r, f, in.Follow)
 		}}, nil
 	})
 
@@ -196,7 +196,7 @@ func (g *Gateway) startStream(ctx context.Context, id, accept string, in startRe
 		return nil, err
 	}
 	if in.Background {
-		go g.wait(r) // owned by g.runs, whose shutdown waits for it
+		go g.wait(ctx, r) // owned by g.runs, whose shutdown waits for it
 		return &streamed{func(hctx huma.Context) {
 			hctx.SetHeader("Content-Type", jsonType)
 			hctx.SetStatus(http.StatusAccepted)
@@ -207,7 +207,7 @@ func (g *Gateway) startStream(ctx context.Context, id, accept string, in startRe
 		waited := make(chan struct{})
 		go func() {
 			defer close(waited)
-			g.wait(r)
+			g.wait(ctx, r)
 		}()
 		defer func() {
 			// A client that is gone, or takes nothing, does not hold it up any more.
@@ -217,7 +217,7 @@ func (g *Gateway) startStream(ctx context.Context, id, accept string, in startRe
 		}()
 		events := startEvents(hctx, wantsSSE(accept))
 		if events.send("started", startedEvent{"started", r.key.id}) == nil {
-			g.follow(hctx.Context(), events, r, r.lead, true)
+			g.follow(ctx, events, r, r.lead, true)
 		}
 	}}, nil
 }
@@ -287,9 +287,8 @@ func (r *activeRun) writeInput(ctx context.Context, body io.Reader, offset int64
 		case offset > taken:
 			return inputState{}, errText(http.StatusConflict, fmt.Sprintf("stdin is at offset %d", taken))
 		case offset < taken:
-			if _, err := io.CopyN(io.Discard, body, taken-offset); errors.Is(err, io.EOF) {
-				err = nil // all of it was there already
-			} else if err != nil {
+			// At its end, all of it was there already.
+			if _, err := io.CopyN(io.Discard, body, taken-offset); err != nil && !errors.Is(err, io.EOF) {
 				return inputState{}, errBody(err)
 			}
 		}
