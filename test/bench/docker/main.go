@@ -13,13 +13,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/test/internal/predecessor"
 )
 
 func main() {
@@ -41,7 +41,7 @@ func run(ctx context.Context, bin, image string, python bool) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }() //nolint:contextcheck // what was made is removed, though the run was cancelled
 	peer := map[string]samples{}
 	if python {
-		if peer, err = predecessor(ctx, image); err != nil {
+		if peer, err = predecessorWork(ctx, image); err != nil {
 			return err
 		}
 	}
@@ -98,30 +98,13 @@ func rounded(d time.Duration) time.Duration {
 //go:embed predecessor.py
 var predecessorScript string
 
-// predecessorVersion is the peer that the figures are quoted against.
-const predecessorVersion = "pydantic-ai-backend[docker,workspaces]==0.2.37"
-
-// predecessor measures the same work in Python, in a virtual environment that is
-// kept in the user's cache.
-func predecessor(ctx context.Context, image string) (map[string]samples, error) {
-	cache, err := os.UserCacheDir()
+// predecessorWork measures the same work in Python.
+func predecessorWork(ctx context.Context, image string) (map[string]samples, error) {
+	fmt.Fprintln(os.Stderr, "measuring the predecessor, for a minute and a half, after installing it if need be")
+	python, err := predecessor.Install(ctx)
 	if err != nil {
 		return nil, err
 	}
-	venv := filepath.Join(cache, "berth-bench", predecessorVersion)
-	python := filepath.Join(venv, "bin", "python")
-	if _, err := os.Stat(filepath.Join(venv, "installed")); err != nil {
-		fmt.Fprintln(os.Stderr, "installing", predecessorVersion)
-		for _, args := range [][]string{{"python3", "-m", "venv", venv}, {python, "-m", "pip", "install", "-q", predecessorVersion}} {
-			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-				return nil, fmt.Errorf("%v: %w\n%s", args, err, out)
-			}
-		}
-		if err := os.WriteFile(filepath.Join(venv, "installed"), nil, 0o644); err != nil {
-			return nil, err
-		}
-	}
-	fmt.Fprintln(os.Stderr, "measuring the predecessor, for a minute and a half")
 	cmd := exec.CommandContext(ctx, python, "-c", predecessorScript, image)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

@@ -6,7 +6,6 @@ package sandboxdtest
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"io"
@@ -28,6 +27,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/berth-dev/berth/test/docker/enginetest"
+	"github.com/berth-dev/berth/test/internal/predecessor"
 )
 
 const (
@@ -40,9 +40,6 @@ const (
 	// requestTimeout is for a request of a test's own.
 	requestTimeout = time.Minute
 )
-
-//go:embed app.py
-var app []byte
 
 // Settings are arguments of the service's SandboxdConfig that a test wants otherwise.
 // A nil value takes one away.
@@ -108,7 +105,9 @@ func Start(t testing.TB, changed Settings) *Service {
 	s.Root = filepath.Join(s.dir, "root")
 	settings := Settings{
 		"token": s.Token, "runtimes": runtimes, "default_runtime": "debian", "workspace_root": s.Root, "prewarm": false,
-		"network_mode": "none", "max_sessions": 500, "execute_timeout": 600, "max_workers": 32,
+		"network_mode": "none", "max_sessions": 500, "execute_timeout": 600,
+		// The contract's storm of processes has four threads in each.
+		"pids_limit": 4096,
 	}
 	maps.Copy(settings, changed)
 	maps.DeleteFunc(settings, func(_ string, value any) bool { return value == nil })
@@ -118,10 +117,7 @@ func Start(t testing.TB, changed Settings) *Service {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), installTimeout)
 	defer cancel()
-	if s.python, err = install(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.dir, "berthtestapp.py"), app, 0o600); err != nil {
+	if s.python, err = predecessor.Install(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s.port = freePort(t)
@@ -158,9 +154,10 @@ func (s *Service) Restart(t testing.TB) {
 	if s.cmd != nil {
 		t.Fatal("the service runs already")
 	}
-	cmd := exec.Command(s.python, "-m", "uvicorn", "--app-dir", s.dir, "--host", "127.0.0.1", "--port", s.port, "--log-level", "warning", "--no-access-log", "berthtestapp:app")
-	cmd.Env = append(os.Environ(), "BERTH_TEST_SANDBOXD="+string(s.settings))
-	cmd.Dir = s.dir
+	cmd, err := predecessor.Sandboxd(s.python, s.dir, s.port, s.settings)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-"""The service with the settings of a test: a JSON object in BERTH_TEST_SANDBOXD."""
+"""The service sandboxd with given settings: a JSON object in BERTH_TEST_SANDBOXD."""
 
 import json
 import os
