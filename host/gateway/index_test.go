@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -42,7 +43,12 @@ func TestMetricsCountRequestsAndSessions(t *testing.T) {
 	tg.call("", http.MethodGet, "/nowhere", nil).is(http.StatusNotFound)
 	ended := tg.metrics.runBegan()
 	a := tg.call("", http.MethodGet, "/metrics", nil).is(http.StatusOK)
-	ended(runExited)
+	ended(runFailed)
+	for i, script := range []string{"exit 3", "sleep 60", "exit 0"} {
+		tg.call(serviceToken, http.MethodPost, "/sessions/a-name-of-a-session/run", map[string]any{
+			"argv": []string{"sh", "-c", script}, "run_id": fmt.Sprintf("%032x", i), "timeout_seconds": 1 + 59*((i+1)%2),
+		}).is(http.StatusOK)
+	}
 	if got := a.header.Get("Content-Type"); !strings.HasPrefix(got, "text/plain") {
 		t.Errorf("the content type is %q", got)
 	}
@@ -64,8 +70,14 @@ func TestMetricsCountRequestsAndSessions(t *testing.T) {
 	if strings.Contains(string(a.body), "a-name-of-a-session") {
 		t.Error("a session is named")
 	}
-	if after := string(tg.call("", http.MethodGet, "/metrics", nil).body); !strings.Contains(after, "\nberth_gateway_runs_active 0") || !strings.Contains(after, "\n"+`berth_gateway_runs_total{outcome="exited"} 1`) {
-		t.Error("the run's end was not counted")
+	after := string(tg.call("", http.MethodGet, "/metrics", nil).body)
+	for _, line := range []string{
+		"berth_gateway_runs_active 0", `berth_gateway_runs_total{outcome="exited"} 2`, `berth_gateway_runs_total{outcome="timed_out"} 1`,
+		`berth_gateway_runs_total{outcome="failed"} 1`, "berth_gateway_run_duration_seconds_count 4",
+	} {
+		if !strings.Contains(after, "\n"+line) {
+			t.Errorf("no line %s", line)
+		}
 	}
 }
 

@@ -80,6 +80,19 @@ const (
 	runFailed        = "failed"
 )
 
+// outcome is what a run's end is counted as.
+func (o runOutcome) outcome() string {
+	switch {
+	case o.timedOut:
+		return runTimedOut
+	case o.limited:
+		return runOutputLimited
+	case o.exitCode != nil:
+		return runExited
+	}
+	return runFailed
+}
+
 // runBegan counts a command that begins; what it returns counts its end.
 func (m *metrics) runBegan() (ended func(outcome string)) {
 	began := time.Now()

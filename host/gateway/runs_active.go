@@ -53,6 +53,7 @@ type activeRun struct {
 	leave    context.CancelFunc
 	entered  func(session.RunEnd) // takes it out of the listing
 	observed *observation
+	counted  func(outcome string)
 
 	ended chan struct{}
 	end   runOutcome // once ended is closed
@@ -103,7 +104,7 @@ func (g *Gateway) start(ctx context.Context, spec runSpec) (*activeRun, error) {
 	}
 	r := &activeRun{
 		key: spec.key, log: newRunLog(spec.keep), use: use, ended: make(chan struct{}),
-		observed: g.observe(spec.key.session, "run", commandText(spec.command)),
+		observed: g.observe(spec.key.session, "run", commandText(spec.command)), counted: g.metrics.runBegan(),
 	}
 	if spec.background {
 		ctx = context.WithoutCancel(ctx)
@@ -173,6 +174,7 @@ func (g *Gateway) finish(ctx context.Context, r *activeRun, result *workspace.Re
 		r.entered(session.RunEnd{ExitCode: r.end.exitCode, Detail: r.end.detail()})
 	}
 	r.observed.done(r.end.exitCode != nil && *r.end.exitCode == 0, r.end.detail())
+	r.counted(r.end.outcome())
 	r.cancel(nil)
 	r.leave()
 	r.use.Release()
