@@ -12,7 +12,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-python test-docker cover fuzz lint vet generate generate-check bench bench-docker vulncheck clean
+.PHONY: help build demo test test-python test-docker test-sandboxd cover fuzz lint vet generate generate-check bench bench-docker vulncheck clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test-docker: build ## Run the tests that need a Docker engine (test/docker/up st
 	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./test/docker/... ./plugins/docker/... ./test/bench/docker ./test/readme || status=1; \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' plugin/sdk/posix/*_docker_test.go | paste -sd '|' -); \
 	$(GO) test -timeout 40m -tags docker $(TESTFLAGS) -run "^($$tests)$$" ./plugin/sdk/posix || status=1; exit $$status
+
+test-sandboxd: ## Run the tests that need sandboxd (python3 with venv, PyPI, and a Docker engine)
+	@$(GO) test -timeout 60m -tags sandboxd $(TESTFLAGS) ./test/sandboxd/...
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...

@@ -66,12 +66,11 @@ func (f facts) maxPiece() int {
 
 // pieces puts a piece of stdin into variables.
 func (f facts) pieces(env map[string]string, data []byte) {
-	text := ""
+	encode := octalAll
 	if f.base64 {
-		text = base64.StdEncoding.EncodeToString(data)
-	} else {
-		text = octalAll(data)
+		encode = base64.StdEncoding.EncodeToString
 	}
+	text := encode(data)
 	env[stdinVariables[0]] = ""
 	for _, name := range stdinVariables {
 		n := min(len(text), maxVariable)

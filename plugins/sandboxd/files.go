@@ -128,7 +128,7 @@ func (s *session) Open(ctx context.Context, name string, opts workspace.ReadOpti
 		a, err := s.native(ctx, "read", name, offersReads, nil)
 		read <- content{a, err}
 	}()
-	info, err := s.FS.Stat(ctx, name)
+	info, err := s.Stat(ctx, name)
 	got := <-read
 	switch {
 	case err != nil:
@@ -145,8 +145,11 @@ type wholeFile struct {
 	info workspace.FileInfo
 }
 
+// Info is the file as it was when opened.
 func (f *wholeFile) Info() workspace.FileInfo { return f.info }
-func (f *wholeFile) Close() error             { return nil }
+
+// Close has nothing to do.
+func (f *wholeFile) Close() error { return nil }
 
 // Create writes a file. One that is short enough, and wants nothing special, is the
 // service's to replace.

@@ -19,7 +19,7 @@ read -r _b_c </proc/sys/kernel/hostname
 echo "host $_b_c"
 while read -r _b_c _b_c _b_c _b_c _b_m _b_c; do
 	if [ "$_b_m" = "$_b_w" ]; then
-		_b_c=$(stat -c '%i %W' "$_b_w" 2>/dev/null) || { _b_c=$(ls -di "$_b_w") && _b_c="${_b_c%% /*} -"; }
+		_b_c=$(stat -c '%i %w' "$_b_w" 2>/dev/null) || { _b_c=$(ls -di "$_b_w") && _b_c="${_b_c%% /*} -"; }
 		echo "mount $_b_c"
 		break
 	fi

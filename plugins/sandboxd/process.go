@@ -60,6 +60,7 @@ type process struct {
 
 	stopping sync.Mutex // one stop after the other
 	early    bool       // a stop came before the command, or after it
+	runID    string     // of the request that is under way; guarded by mu
 	stopped  bool       // guarded by mu
 	exited   bool       // the direct process has; guarded by mu
 }
@@ -85,7 +86,10 @@ func (p *process) Stdin() io.WriteCloser {
 	return p.stdin
 }
 
+// Stdout ends when the command is done.
 func (p *process) Stdout() io.Reader { return p.out }
+
+// Stderr does too.
 func (p *process) Stderr() io.Reader { return p.errs }
 
 // Wait returns when the service has answered, or is known not to.
@@ -118,7 +122,11 @@ func (p *process) run() {
 	}
 	err := p.session.call(p.ctx, func(a *access) (err error) {
 		held = a
-		ran, err = p.session.post(p.ctx, a, p.request(first, whole))
+		r := p.request(first, whole)
+		p.mu.Lock()
+		p.runID = r.id
+		p.mu.Unlock()
+		ran, err = p.session.post(p.ctx, a, r)
 		return err
 	})
 	end()
@@ -180,7 +188,16 @@ func (p *process) conclude(held *access, ran *runAnswer, err error) (int, error)
 		return 0, fmt.Errorf("the session has no sh: %s: %w", short(*ran.Stderr), errors.ErrUnsupported)
 	}
 	p.finish()
-	return 0, fmt.Errorf("the script that runs the command was ended: %s: %s", ran.ended(), short(*ran.Stderr))
+	return 0, ended(ran)
+}
+
+// ended is a script of ours that has not said its last word.
+func ended(ran *runAnswer) error {
+	text := strings.ToLower(*ran.Stderr)
+	if strings.Contains(text, "cannot fork") || strings.Contains(text, "can't fork") {
+		return fmt.Errorf("the session's limit of processes is reached: %s: %w", short(*ran.Stderr), workspace.ErrTransient)
+	}
+	return fmt.Errorf("a script of ours in the session was ended: %s: %s", ran.ended(), short(*ran.Stderr))
 }
 
 // dirError is why a command cannot start in its directory, in the words of ls.
@@ -229,7 +246,7 @@ func (p *process) control(ctx context.Context, timeout time.Duration, r run) (to
 	}
 	t, err := p.session.facts.parse(*ran.Stdout)
 	if err == nil && t.word == "" {
-		err = fmt.Errorf("%w (%s: %s)", errScript, ran.ended(), short(*ran.Stderr))
+		err = ended(ran)
 	}
 	return t, err
 }
@@ -363,7 +380,8 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 		if errors.Is(err, workspace.ErrUnavailable) {
 			return ""
 		}
-		p.end() // its request is given up, and what is left is cleaned up
+		p.session.abandon(p.sent()) // the service stops what it knows of
+		p.end()                     // its request is given up, and what is left is cleaned up
 		return err.Error()
 	}
 	if _, ok := t.says("early"); ok {
@@ -384,6 +402,13 @@ func (t told) left() string {
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// sent is the service's name of the run.
+func (p *process) sent() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runID
 }
 
 func (p *process) wasStopped() bool {
@@ -409,6 +434,9 @@ func (p *process) finish() (survivors string) {
 	if err == nil {
 		err = p.take(t)
 	}
-	p.note(ctx, "cleaning up after a command", err)
+	if err != nil && !errors.Is(err, workspace.ErrUnavailable) {
+		p.note(ctx, "cleaning up after a command", err)
+		p.session.abandon(p.sent())
+	}
 	return t.left()
 }

@@ -103,7 +103,7 @@ func (s *session) exec(ctx context.Context, argv []string) (stdout []byte, exit 
 	})
 	if err != nil {
 		if !errors.Is(err, workspace.ErrUnavailable) && !errors.Is(err, workspace.ErrInvalid) {
-			s.abandon(r.id)
+			s.abandon(r.id) //nolint:contextcheck // the caller's is over, or as good as
 		}
 		return nil, 0, nil, err
 	}
@@ -115,6 +115,9 @@ func (s *session) exec(ctx context.Context, argv []string) (stdout []byte, exit 
 
 // abandon stops what may go on though nobody waits for it.
 func (s *session) abandon(id string) {
+	if id == "" {
+		return
+	}
 	s.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.alive), stopCallTimeout)
 		defer cancel()

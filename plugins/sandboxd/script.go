@@ -96,12 +96,12 @@ func words(script *strings.Builder, argv []string) []string {
 // scripted is the request for a script with arguments.
 func scripted(script string, argv []string) ([]string, map[string]string) {
 	env := map[string]string{}
-	eval, parts := "", ""
+	var eval, parts strings.Builder
 	for i := 0; i == 0 || len(script) > 0; i++ {
 		name := scriptVariable
 		if i > 0 {
 			name += strconv.Itoa(i)
-			parts += " " + name
+			parts.WriteString(" " + name)
 		}
 		end := min(len(script), maxVariable)
 		for end < len(script) && !utf8.RuneStart(script[end]) {
@@ -109,13 +109,13 @@ func scripted(script string, argv []string) ([]string, map[string]string) {
 		}
 		env[name] = script[:end]
 		script = script[end:]
-		eval += "$" + name
+		eval.WriteString("$" + name)
 	}
-	eval = `eval "` + eval + `"`
-	if parts != "" {
-		eval = "_b_parts='" + parts + "' " + eval
+	command := `eval "` + eval.String() + `"`
+	if parts.Len() > 0 {
+		command = "_b_parts='" + parts.String() + "' " + command
 	}
-	return append([]string{"sh", "-c", eval, "berth"}, argv...), env
+	return append([]string{"sh", "-c", command, "berth"}, argv...), env
 }
 
 // variables writes what sets a command's environment and then becomes the command "$@".
