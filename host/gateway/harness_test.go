@@ -75,7 +75,7 @@ func (p *folderProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk
 
 func (p *folderProvider) Attach(_ context.Context, id string) (sdk.Workspace, error) {
 	dir := filepath.Join(p.Root, id)
-	ws, err := posix.Open(posix.Config{Dir: dir, ID: id, Env: map[string]string{"PATH": os.Getenv("PATH"), "HOME": dir}})
+	ws, err := posix.Open(posix.Config{Dir: dir, ID: id, Env: map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": dir}})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(errors.New("the folder was removed"), workspace.ErrUnavailable)
 	}
