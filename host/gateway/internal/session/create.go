@@ -35,9 +35,15 @@ func (m *Manager) running(ctx context.Context, r store.Record, ws workspace.Work
 		after, err = m.st.Swap(ctx, r, store.Options{Gateway: m.id, Busy: m.timing.Lease, Active: true})
 		return err
 	})
+	if conflict(err) {
+		// Written although the answer was lost, or somebody took it over while this
+		// gateway was stalled: by its token theirs is the same workspace.
+		now, readErr := m.st.Get(ctx, r.ID)
+		if readErr == nil && now.State == store.Running && now.Token == r.Token {
+			return now, nil
+		}
+	}
 	if err != nil {
-		// Somebody took it over while this gateway was stalled: theirs is the same
-		// workspace, by its token.
 		return r, err
 	}
 	m.hold(after, ws, since)

@@ -209,3 +209,68 @@ func TestOpen_UseCloseAttachPurge(t *testing.T) {
 		t.Errorf("left: %q", ids)
 	}
 }
+
+func TestManager_AStoreThatDoesNotAnswerIsTransient(t *testing.T) {
+	st, f := newStore(t), newFolders(t)
+	config := baseConfig()
+	config.Host, config.Store = f.host(t), st
+	m, err := session.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := m.Open(t.Context(), session.OpenRequest{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for what, f := range map[string]func() error{
+		"open":      func() error { _, _, err := m.Open(ctx, session.OpenRequest{ID: "b"}); return err },
+		"get":       func() error { _, err := m.Get(ctx, "a"); return err },
+		"list":      func() error { _, err := m.List(ctx); return err },
+		"count":     func() error { _, err := m.Count(ctx); return err },
+		"close":     func() error { return m.Close(ctx, "a", true) },
+		"authorize": func() error { return m.Authorize(ctx, token, "a") },
+		"acquire":   func() error { _, err := m.Acquire(ctx, "a"); return err },
+		"stored":    func() error { _, err := m.Stored(ctx, "a"); return err },
+		"policy":    func() error { _, err := m.SetPolicy(ctx, session.PolicyUpdate{}); return err },
+		"events":    func() error { _, _, err := m.Events(ctx, "a", 0); return err },
+		"run":       func() error { _, err := m.RunBegin(ctx, session.RunInfo{Session: "a", ID: "r"}, func() {}); return err },
+		"stop":      func() error { return m.StopRun(ctx, "a", "r") },
+		"runs":      func() error { _, err := m.Runs(ctx, "a"); return err },
+	} {
+		wantKind(t, what, f(), session.Transient)
+	}
+	if err := m.Authorize(ctx, serviceToken, ""); err != nil {
+		t.Errorf("the service's token needs no store: %v", err)
+	}
+	if err := m.Shutdown(ctx); err == nil {
+		t.Error("a shutdown that could not give back its leases says nothing")
+	}
+}
+
+func TestNew_RefusesWhatCannotWork(t *testing.T) {
+	st, f := newStore(t), newFolders(t)
+	for what, change := range map[string]func(*session.Config){
+		"no host":              func(c *session.Config) { c.Host = nil },
+		"no store":             func(c *session.Config) { c.Store = nil },
+		"no token":             func(c *session.Config) { c.Token = "" },
+		"no runtimes":          func(c *session.Config) { c.Runtimes = nil },
+		"an alias twice":       func(c *session.Config) { c.Runtimes = append(c.Runtimes, c.Runtimes[0]) },
+		"no execute timeout":   func(c *session.Config) { c.Policy.ExecuteTimeout = 0 },
+		"no such default":      func(c *session.Config) { c.Policy.DefaultRuntime = "ruby" },
+		"a negative lifetime":  func(c *session.Config) { d := -time.Second; c.Policy.IdleTimeout = &d },
+		"nothing may be read":  func(c *session.Config) { c.Policy.MaxReadBytes = 0 },
+		"a runtime of nothing": func(c *session.Config) { c.Runtimes[0].Provider = "" },
+	} {
+		config := baseConfig()
+		config.Host, config.Store = f.host(t), st
+		change(&config)
+		if m, err := session.New(config); err == nil {
+			t.Errorf("%s: a manager was made", what)
+			_ = m.Shutdown(t.Context())
+		}
+	}
+}

@@ -158,6 +158,9 @@ func comeBack(r store.Record, req OpenRequest) store.Record {
 
 // resume takes a record over and makes or starts its workspace.
 func (m *Manager) resume(ctx context.Context, r store.Record, fresh bool) (store.Record, error) {
+	if _, ok := m.runtimes[r.Runtime]; !ok && r.Ref == "" {
+		return r, errUnknownRuntime(r.Runtime, m.runtimes)
+	}
 	return do(ctx, m, r.ID, func(ctx context.Context) (store.Record, error) {
 		r.State = store.Opening
 		taken, err := m.admit(ctx, func(_ Policy, o store.Options) (store.Record, error) {
@@ -179,9 +182,6 @@ func (m *Manager) renewGone(ctx context.Context, req OpenRequest, r store.Record
 	r = comeBack(r, req)
 	if req.Runtime != "" {
 		r.Runtime = req.Runtime
-	}
-	if _, ok := m.runtimes[r.Runtime]; !ok {
-		return r, errUnknownRuntime(r.Runtime, m.runtimes)
 	}
 	r.Provider, r.Token, r.Ref = m.runtimes[r.Runtime].Provider, workspace.NewToken(), ""
 	return m.resume(ctx, r, true)

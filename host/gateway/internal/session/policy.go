@@ -166,13 +166,19 @@ func (m *Manager) loadPolicy(ctx context.Context) (Policy, error) {
 	return m.adopt(update), nil
 }
 
-// adopt puts the stored update into force, over this gateway's own configuration.
+// adopt puts the stored update into force.
 func (m *Manager) adopt(update PolicyUpdate) Policy {
+	p := m.over(update)
+	m.policy.Store(&p)
+	return p
+}
+
+// over is the stored update over this gateway's own configuration.
+func (m *Manager) over(update PolicyUpdate) Policy {
 	p := update.apply(m.config.Policy)
 	if _, ok := m.runtimes[p.DefaultRuntime]; !ok { // another gateway's configuration has it
 		p.DefaultRuntime = m.config.Policy.DefaultRuntime
 	}
-	m.policy.Store(&p)
 	return p
 }
 
@@ -196,10 +202,10 @@ func (m *Manager) SetPolicy(ctx context.Context, update PolicyUpdate) (Policy, e
 		if err != nil {
 			return "", err
 		}
-		all = before.and(update)
-		if err := all.apply(m.config.Policy).validate(m.runtimes); err != nil {
+		if err := update.apply(m.over(before)).validate(m.runtimes); err != nil {
 			return "", err
 		}
+		all = before.and(update)
 		value, err := json.Marshal(all)
 		return string(value), err
 	})

@@ -132,21 +132,24 @@ func (m *Manager) obey(ctx context.Context) error {
 	}
 	for key, r := range ours {
 		why, there := orders[key]
-		switch {
-		case why == store.StopAsked:
-			r.stop()
-		case why == store.StopClosed, !there: // its record is purged, or it has just ended
+		if there && why == 0 {
+			continue
+		}
+		ended := why != 0
+		if why != store.StopAsked { // its session is closed, or its record purged, or it has just ended
 			m.mu.Lock()
 			h := m.held[key.Session]
 			m.mu.Unlock()
 			if h != nil {
-				if err := m.endIfOther(ctx, h); err != nil {
+				other, err := m.endIfOther(ctx, h)
+				if err != nil {
 					return err
 				}
+				ended = ended || other
 			}
-			if why == store.StopClosed {
-				r.stop()
-			}
+		}
+		if ended {
+			r.stop()
 		}
 	}
 	return nil

@@ -73,6 +73,7 @@ func suite(t *testing.T, newBed func(*testing.T) bed) {
 		"without a stop a close keeps the workspace":     testPermanent,
 		"a session's own token opens its session alone":  testTokens,
 		"a session is not put to sleep by a failed stop": testStopFails,
+		"a gateway that stalls while it opens":           testStalled,
 		"a gateway that is killed while it opens":        testKilledInCreate,
 		"a gateway that is killed while it runs":         testKilledInRun,
 	} {
@@ -630,6 +631,60 @@ func testTakeOver(t *testing.T, b bed) {
 	}
 	if n := len(b.workspaces(t)); n != 3 || b.creates.Load() != 2 {
 		t.Errorf("%d workspaces, %d made", n, b.creates.Load())
+	}
+}
+
+// A gateway that does not get to renew its lease for a while is taken over; what it
+// does afterwards is of no harm.
+func testStalled(t *testing.T, b bed) {
+	for _, fails := range []bool{false, true} {
+		id := fmt.Sprint("fails-", fails)
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		var first sync.Once
+		b.set(func(f *folders) {
+			f.onMade = func(ctx context.Context, _ string) error {
+				stalled := false
+				first.Do(func() { stalled = true })
+				if !stalled {
+					return nil
+				}
+				close(begun)
+				select {
+				case <-goOn:
+				case <-ctx.Done():
+				}
+				if fails {
+					return fmt.Errorf("after all: %w", workspace.ErrInvalid)
+				}
+				return nil
+			}
+		})
+		stalled := b.manager(t, calm, func(c *session.Config) { c.Timing.Renew, c.Timing.Lease = time.Hour, 200*time.Millisecond })
+		opened := make(chan error, 1)
+		go func() {
+			_, _, err := stalled.Open(t.Context(), session.OpenRequest{ID: id, Reuse: true})
+			opened <- err
+		}()
+		<-begun
+		m := b.manager(t, calm)
+		eventually(t, "it is taken over", func() bool {
+			_, _, err := m.Open(t.Context(), session.OpenRequest{ID: id, Reuse: true})
+			if err != nil && kind(t, err) != session.Opening {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+		output(t, m, id, "printf kept >f")
+		close(goOn)
+		if err := <-opened; (err != nil) != fails {
+			t.Errorf("%s: the one that was stalled: %v", id, err)
+		}
+		if got := output(t, m, id, "cat f"); got != "kept" {
+			t.Errorf("%s: %q", id, got)
+		}
+	}
+	if n := len(b.workspaces(t)); n != 2 || b.creates.Load() != 2 || b.destroys.Load() != 0 {
+		t.Errorf("%d workspaces, %d made, %d destroyed", n, b.creates.Load(), b.destroys.Load())
 	}
 }
 

@@ -193,7 +193,8 @@ func (m *Manager) use(ctx context.Context, r store.Record) (*Use, error) {
 	h := m.held[r.ID]
 	if h != nil && h.generation > r.Generation {
 		m.mu.Unlock()
-		return nil, m.endIfOther(ctx, h)
+		_, err := m.endIfOther(ctx, h)
+		return nil, err
 	}
 	if h == nil || h.generation < r.Generation {
 		if h != nil {
@@ -295,7 +296,7 @@ func (m *Manager) renewUses(ctx context.Context) error {
 	}
 	for _, id := range lost {
 		delete(uses, id)
-		if err := m.endIfOther(ctx, of[id]); err != nil {
+		if _, err := m.endIfOther(ctx, of[id]); err != nil {
 			return err
 		}
 	}
@@ -310,17 +311,18 @@ func (m *Manager) renewUses(ctx context.Context) error {
 }
 
 // endIfOther ends the uses of a session that another gateway has closed, purged or
-// started anew.
-func (m *Manager) endIfOther(ctx context.Context, h *held) error {
+// started anew, and reports whether it did.
+func (m *Manager) endIfOther(ctx context.Context, h *held) (bool, error) {
 	r, err := m.st.Get(ctx, h.id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return storeError(err)
+		return false, storeError(err)
 	}
-	if err != nil || !r.State.Open() || r.Generation != h.generation {
-		h.end()
-		m.forget(h)
+	if err == nil && r.State.Open() && r.Generation == h.generation {
+		return false, nil
 	}
-	return nil
+	h.end()
+	m.forget(h)
+	return true, nil
 }
 
 // keepHandle is how long the handle of a session that nobody uses is kept: making
