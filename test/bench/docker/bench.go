@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -17,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/shared/workspace"
 	"github.com/berth-dev/berth/test/bench/internal/proc"
+	"github.com/berth-dev/berth/test/bench/internal/timing"
 )
 
 const provider = "docker"
@@ -129,7 +128,7 @@ type round struct {
 
 // measure does a row's work and the engine's in turns, so that a change of the
 // machine's pace hits both.
-func (b *bench) measure(ctx context.Context, r row) (ours, engine samples, err error) {
+func (b *bench) measure(ctx context.Context, r row) (ours, engine timing.Samples, err error) {
 	const blocks = 4
 	for block := range blocks {
 		n := max(r.n/blocks, 1)
@@ -148,7 +147,7 @@ func (b *bench) measure(ctx context.Context, r row) (ours, engine samples, err e
 	return ours, engine, nil
 }
 
-func (b *bench) times(ctx context.Context, taken samples, from, n int, do work) (samples, error) {
+func (b *bench) times(ctx context.Context, taken timing.Samples, from, n int, do work) (timing.Samples, error) {
 	for i := range n {
 		r, err := do(ctx, b, from+i)
 		if err != nil {
@@ -192,28 +191,8 @@ func pluginPID(h *host.Host) int {
 	return 0
 }
 
-// guestPIDs are the workspace's processes whose command line holds all of words,
-// as this machine numbers them: the engine has to be on it.
+// guestPIDs are the workspace's processes whose command line holds all of words.
 func (b *bench) guestPIDs(ctx context.Context, words ...string) ([]int, error) {
 	ref, _ := b.ws.Ref()
-	top, err := b.engine.ContainerTop(ctx, ref.ID, nil)
-	if err != nil {
-		return nil, err
-	}
-	id, command := slices.Index(top.Titles, "PID"), slices.Index(top.Titles, "CMD")
-	if id < 0 || command < 0 {
-		return nil, fmt.Errorf("the engine lists processes without ids or commands: %q", top.Titles)
-	}
-	var pids []int
-	for _, process := range top.Processes {
-		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(process[command], word) }) {
-			continue
-		}
-		pid, err := strconv.Atoi(process[id])
-		if err != nil {
-			return nil, err
-		}
-		pids = append(pids, pid)
-	}
-	return pids, nil
+	return proc.InContainer(ctx, b.engine, ref.ID, words...)
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/test/bench/internal/timing"
 	"github.com/berth-dev/berth/test/internal/predecessor"
 )
 
@@ -39,7 +40,7 @@ func run(ctx context.Context, bin, image string, python bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }() //nolint:contextcheck // what was made is removed, though the run was cancelled
-	peer := map[string]samples{}
+	peer := map[string]timing.Samples{}
 	if python {
 		if peer, err = predecessorWork(ctx, image); err != nil {
 			return err
@@ -66,40 +67,25 @@ func run(ctx context.Context, bin, image string, python bool) (err error) {
 }
 
 // printRow prints one row: ours, and each peer that did the same work.
-func printRow(out *tabwriter.Writer, r row, ours, engine, peer samples) {
+func printRow(out *tabwriter.Writer, r row, ours, engine, peer timing.Samples) {
 	cells := [4]string{"–", "–", "–", "–"}
 	if len(engine) > 0 {
-		cells[0] = rounded(engine.at(50)).String()
-		cells[1] = fmt.Sprintf("%.2f", float64(ours.at(50))/float64(engine.at(50)))
+		cells[0] = timing.Rounded(engine.At(50)).String()
+		cells[1] = fmt.Sprintf("%.2f", float64(ours.At(50))/float64(engine.At(50)))
 	}
 	if len(peer) > 0 {
-		cells[2] = rounded(peer.at(50)).String()
-		cells[3] = fmt.Sprintf("%.1f", float64(peer.at(50))/float64(ours.at(50)))
+		cells[2] = timing.Rounded(peer.At(50)).String()
+		cells[3] = fmt.Sprintf("%.1f", float64(peer.At(50))/float64(ours.At(50)))
 	}
-	fmt.Fprintf(out, "%s\t%v\t%v\t%s\t%s\t%s\t%s\t%s\n", r.name, rounded(ours.at(50)), rounded(ours.at(95)),
+	fmt.Fprintf(out, "%s\t%v\t%v\t%s\t%s\t%s\t%s\t%s\n", r.name, timing.Rounded(ours.At(50)), timing.Rounded(ours.At(95)),
 		cells[0], cells[1], cells[2], cells[3], r.aim)
-}
-
-// samples are sorted durations of one piece of work, done again and again.
-type samples []time.Duration
-
-func (s samples) at(percent int) time.Duration { return s[(len(s)-1)*percent/100] }
-
-func rounded(d time.Duration) time.Duration {
-	switch {
-	case d > time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d > 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond)
-	}
-	return d.Round(10 * time.Microsecond)
 }
 
 //go:embed predecessor.py
 var predecessorScript string
 
 // predecessorWork measures the same work in Python.
-func predecessorWork(ctx context.Context, image string) (map[string]samples, error) {
+func predecessorWork(ctx context.Context, image string) (map[string]timing.Samples, error) {
 	fmt.Fprintln(os.Stderr, "measuring the predecessor, for a minute and a half, after installing it if need be")
 	python, err := predecessor.Install(ctx)
 	if err != nil {
@@ -115,7 +101,7 @@ func predecessorWork(ctx context.Context, image string) (map[string]samples, err
 	if err := json.Unmarshal(out, &seconds); err != nil {
 		return nil, fmt.Errorf("the predecessor's figures: %w", err)
 	}
-	figures := make(map[string]samples, len(seconds))
+	figures := make(map[string]timing.Samples, len(seconds))
 	for name, list := range seconds {
 		for _, s := range list {
 			figures[name] = append(figures[name], time.Duration(s*float64(time.Second)))

@@ -1,0 +1,8 @@
+//go:build unix
+
+package benchtest
+
+import "syscall"
+
+func hold(pid int) error    { return syscall.Kill(pid, syscall.SIGSTOP) }
+func release(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
