@@ -260,6 +260,9 @@ func errTooLarge(path string, size, most int64) error {
 	return errNative(path, fmt.Sprintf("has %d bytes, and at most %d are read in one call", size, most))
 }
 
+// readAhead is as much memory as a body gets before it has come.
+const readAhead = 8 << 20
+
 // readBody reads a body of up to most bytes.
 func readBody(r *http.Request, most int64) ([]byte, error) {
 	tooLarge := errText(http.StatusConflict, fmt.Sprintf("at most %d bytes are written in one call", most))
@@ -267,7 +270,8 @@ func readBody(r *http.Request, most int64) ([]byte, error) {
 		return nil, tooLarge
 	}
 	var data bytes.Buffer
-	data.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // that is what it needs to meet the end
+	// As much more is what it needs to meet the end; what is only announced takes no memory.
+	data.Grow(int(min(max(r.ContentLength, 0), readAhead)) + bytes.MinRead)
 	if _, err := data.ReadFrom(io.LimitReader(r.Body, most+1)); err != nil {
 		return nil, errBody(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -246,5 +247,41 @@ func TestFiles_Permission(t *testing.T) {
 	got := nativeError("write", &os.PathError{Op: "create", Path: dir + "/p/x", Err: syscall.EACCES})
 	if wire, ok := got.(*wireError); !ok || wire.status != http.StatusConflict { //nolint:errorlint // it is returned as it is
 		t.Errorf("%v", got)
+	}
+}
+
+// Of several who write a file, one has written all of it.
+func TestFiles_AtOnce(t *testing.T) {
+	tg := newTestGateway(t)
+	token := tg.open("s")
+	dir := tg.workDir(token, "s")
+	const size = 1 << 20
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			data := bytes.Repeat([]byte{byte('a' + i)}, size)
+			tg.fileCall(token, "s", "write", dir+"/f", data...).is(http.StatusNoContent)
+			tg.content(token, http.MethodPut, "path=f", bytes.NewReader(data)).is(http.StatusNoContent)
+		})
+		all.Go(func() {
+			if got := tg.fileCall(token, "s", "read", dir+"/f"); got.status == http.StatusOK {
+				whole(t, got.body, size)
+			}
+			tg.fileCall(token, "s", "mkdir", dir+"/m/n").is(http.StatusNoContent)
+			tg.run(token, "s", map[string]any{"argv": []string{"true"}}).is(http.StatusOK)
+		})
+	}
+	all.Wait()
+	whole(t, tg.fileCall(token, "s", "read", dir+"/f").is(http.StatusOK).body, size)
+	if names, err := os.ReadDir(dir); len(names) != 2 || err != nil {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+// whole demands so many bytes, all of them the same.
+func whole(t *testing.T, data []byte, size int) {
+	t.Helper()
+	if len(data) != size || bytes.Count(data, data[:1]) != size {
+		t.Errorf("%d bytes, of which %d are as the first", len(data), bytes.Count(data, data[:1]))
 	}
 }

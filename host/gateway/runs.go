@@ -168,23 +168,12 @@ func invalidCommand(cmd workspace.Command) error {
 	return nil
 }
 
-// maxListed is as much of a command as a listing keeps, in bytes.
-const maxListed = 4 << 10
-
 // arguments are what a listing tells of a command.
 func arguments(cmd workspace.Command) []string {
-	args := cmd.Args
 	if cmd.Script != "" {
-		args = []string{"/bin/sh", "-c", cmd.Script}
+		return []string{"/bin/sh", "-c", cmd.Script}
 	}
-	size := 0
-	for i, arg := range args {
-		if size += len(arg) + 1; size > maxListed {
-			keep := max(0, len(arg)-(size-maxListed))
-			return append(args[:i:i], arg[:keep]+"…")
-		}
-	}
-	return args
+	return cmd.Args
 }
 
 func commandText(cmd workspace.Command) string { return shellWords(arguments(cmd)) }

@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 		want object
 	}{
 		{"both streams and a code", object{"argv": []string{"sh", "-c", "printf out; printf err >&2; exit 7"}}, object{"stdout": "out", "stderr": "err", "exit_code": 7.0}},
-		{"a missing program", object{"argv": []string{"no-such-program"}}, object{"exit_code": 127.0}},
+		{"a missing program", object{"argv": []string{"no-such-program"}, "env": object{"PATH": "/usr/bin:/bin"}}, object{"exit_code": 127.0}},
 		{"not executable", object{"argv": []string{"/etc/passwd"}}, object{"exit_code": 126.0}},
 		{"a signal", object{"argv": []string{"sh", "-c", "kill -9 $$"}}, object{"exit_code": 137.0}},
 		{"a variable", object{"argv": []string{"sh", "-c", `printf '%s' "$A"`}, "env": object{"A": "x y'z\n$HOME"}}, object{"stdout": "x y'z\n$HOME"}},

@@ -193,7 +193,7 @@ func TestStream_Ends(t *testing.T) {
 	}{
 		{"timeout", script("echo x; sleep 60", "timeout_seconds", 0.2), map[string]any{"timed_out": true, "exit_code": nil}},
 		{"limit", script("yes", "output_limit", 1000), map[string]any{"output_limited": true, "output_limit": 1000.0, "exit_code": nil}},
-		{"missing", map[string]any{"argv": []string{"no-such-program"}}, map[string]any{"exit_code": 127.0}},
+		{"missing", map[string]any{"argv": []string{"no-such-program"}, "env": map[string]any{"PATH": "/usr/bin:/bin"}}, map[string]any{"exit_code": 127.0}},
 		{"dir", script("[ $(pwd) = / ]", "dir", "/"), map[string]any{"exit_code": 0.0}},
 	} {
 		got := tg.stream(token, http.MethodPost, "/sessions/s/runs", test.body).rest(0, 0)
