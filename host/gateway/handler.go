@@ -40,12 +40,15 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	operation := ""
 	g.metrics.inFlight.Inc()
 	defer func() {
-		if fault := recover(); fault != nil {
+		fault := recover()
+		defer func() { // also when that goes on
+			g.metrics.inFlight.Dec()
+			g.metrics.answered(operation, a.status, time.Since(began))
+		}()
+		if fault != nil {
 			g.recovered(a, r, fault)
 		}
 		_ = a.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // for what the server still has to send
-		g.metrics.inFlight.Dec()
-		g.metrics.answered(operation, a.status, time.Since(began))
 	}()
 	// The mux would redirect to a path that it thinks is meant, take HEAD for GET,
 	// and answer what it has not in text.

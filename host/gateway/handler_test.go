@@ -175,6 +175,9 @@ func TestAHandlerThatPanicsIsAnsweredFor(t *testing.T) {
 	if err == nil {
 		t.Error("the answer seems whole")
 	}
+	if metrics := string(tg.call("", http.MethodGet, "/metrics", nil).body); !strings.Contains(metrics, "\nberth_gateway_requests_in_flight 1\n") {
+		t.Error("it is counted as in flight for ever")
+	}
 	tg.call("", http.MethodGet, "/healthz", nil).is(http.StatusOK)
 }
 
