@@ -61,6 +61,7 @@ func TestAnswersAreOfAKind(t *testing.T) {
 		"no session":       {404, jsonKind, `{"detail":"No such session: x"}`, workspace.ErrUnavailable, "No such session"},
 		"gone":             {410, jsonKind, `{"detail":"container is gone"}`, workspace.ErrUnavailable, "410 Gone"},
 		"a missing file":   {404, jsonKind, `{"detail":{"error":"FileNotFoundError","message":"no"}}`, fs.ErrNotExist, "no"},
+		"another's 404":    {404, "text/html", "<html>not here</html>", workspace.ErrInvalid, "not here"},
 		"too many":         {429, jsonKind, `{"detail":"full"}`, workspace.ErrTransient, "full"},
 		"broken":           {500, "text/plain", "Internal Server Error", workspace.ErrTransient, "500"},
 		"a proxy's":        {502, "text/html", "<html>\n<b>Bad Gateway</b></html>", workspace.ErrTransient, "<html> <b>Bad Gateway</b></html>"},
@@ -220,6 +221,22 @@ func TestAnswerToARunIsChecked(t *testing.T) {
 		held := &access{policy: policy{ExecuteTimeout: 1}}
 		if ran, err := s.post(t.Context(), held, run{argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "not its protocol") {
 			t.Errorf("%s: %+v, %v", name, ran, err)
+		}
+	}
+}
+
+// TestDestroyBelievesOnlyTheService: what is not there is destroyed, but a 404 of
+// something else does not tell.
+func TestDestroyBelievesOnlyTheService(t *testing.T) {
+	for body, gone := range map[string]bool{
+		`{"detail":"Nothing to attach to: x"}`:                   true,
+		`{"error":"no such page"}`:                               false,
+		`{"detail":{"error":"FileNotFoundError","message":"x"}}`: false,
+	} {
+		c := serve(t, answering(404, jsonKind, body))
+		p := &provider{client: c, opening: time.Second}
+		if err := p.Destroy(t.Context(), workspace.NewToken()); (err == nil) != gone {
+			t.Errorf("destroy with the answer %s: %v", body, err)
 		}
 	}
 }

@@ -56,6 +56,22 @@ func (p *process) request(stdin []byte, whole bool) run {
 	return r
 }
 
+// mostBeside is how much of a command goes together with stdin: Linux takes 2 MiB in
+// all, unless its limit on a stack was changed.
+const mostBeside = 1 << 20
+
+// leavesRoom reports whether stdin may travel with the command.
+func (p *process) leavesRoom() bool {
+	size := 0
+	for _, arg := range p.cmd.Args {
+		size += len(arg)
+	}
+	for name, value := range p.cmd.Env {
+		size += len(name) + len(value)
+	}
+	return size <= mostBeside
+}
+
 // maxPiece is how much of stdin the variables hold.
 func (f facts) maxPiece() int {
 	if f.base64 {

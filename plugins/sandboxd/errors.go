@@ -18,6 +18,8 @@ type statusError struct {
 	// class and message are those of an error about a file, or of any other the
 	// message alone.
 	class, message string
+	// told says that the service itself has said so, not what may stand before it.
+	told bool
 }
 
 func newStatusError(doing, service string, status int, kind string, body []byte) *statusError {
@@ -44,9 +46,9 @@ func newStatusError(doing, service string, status int, kind string, body []byte)
 	}
 	switch {
 	case json.Unmarshal(outer.Detail, &text) == nil:
-		e.message = short(text)
+		e.told, e.message = true, short(text)
 	case json.Unmarshal(outer.Detail, &about) == nil && about.Error != "":
-		e.class, e.message = short(about.Error), short(about.Message)
+		e.told, e.class, e.message = true, short(about.Error), short(about.Message)
 	case json.Unmarshal(outer.Detail, &fields) == nil && len(fields) > 0:
 		// Not its input, which repeats what was sent (contract B7).
 		e.message = short(fmt.Sprintf("%v: %s", fields[0].Location, fields[0].Message))
@@ -66,7 +68,7 @@ func (e *statusError) Unwrap() error {
 		return fileErrors[e.class]
 	}
 	switch {
-	case e.status == http.StatusNotFound, e.status == http.StatusGone:
+	case e.told && (e.status == http.StatusNotFound || e.status == http.StatusGone):
 		return workspace.ErrUnavailable
 	case e.status == http.StatusNotImplemented:
 		return errors.ErrUnsupported
@@ -88,6 +90,12 @@ var fileErrors = map[string]error{
 	"ValueError":         workspace.ErrInvalid,
 }
 
+// isGone reports whether there is no such session, nor anything that was left of one.
+func isGone(err error) bool {
+	var e *statusError
+	return errors.As(err, &e) && e.told && e.class == "" && e.status == http.StatusNotFound
+}
+
 // isStatus reports whether err is an answer of this status.
 func isStatus(err error, status int) bool {
 	var e *statusError
@@ -99,5 +107,5 @@ func isStatus(err error, status int) bool {
 // again. A session's own token is not known then either.
 func lostSession(err error) bool {
 	var e *statusError
-	return errors.As(err, &e) && e.class == "" && (e.status == http.StatusNotFound || e.status == http.StatusUnauthorized)
+	return errors.As(err, &e) && e.told && e.class == "" && (e.status == http.StatusNotFound || e.status == http.StatusUnauthorized)
 }

@@ -26,6 +26,8 @@ const (
 	// lookRounds is how many tenths of a second a look waits for output in the container.
 	// The script there stops a command that nobody has looked after for ten seconds.
 	lookRounds = 30
+	// lookTime is what those rounds take on a loaded machine.
+	lookTime = 10 * time.Second
 	// leasePause lies between two looks that bring nothing, since nobody reads.
 	leasePause = 2 * time.Second
 	// stopAnswer is what the answer to a stop may take beyond the stop itself, which the
@@ -109,7 +111,7 @@ func (p *process) run() {
 	defer p.end()
 	var first []byte
 	whole := false
-	if p.stdin != nil {
+	if p.stdin != nil && p.leavesRoom() {
 		first, whole = p.stdin.first(p.ctx)
 	}
 	over, end := context.WithCancel(p.ctx)
@@ -273,7 +275,7 @@ func (p *process) follow(ctx context.Context) {
 			continue
 		}
 		args := append([]string{"exchange", p.folder}, p.positions()...)
-		t, err := p.control(ctx, p.session.client.timeout, p.session.facts.control(append(args, strconv.Itoa(lookRounds))...))
+		t, err := p.control(ctx, lookTime+p.session.client.timeout, p.session.facts.control(append(args, strconv.Itoa(lookRounds))...))
 		if err == nil {
 			err = p.take(t)
 		}

@@ -53,6 +53,9 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Works
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	opened, err := p.post(ctx, createRequest{SessionID: key, Runtime: config.Runtime, Tenant: config.Tenant, Reuse: true})
+	if isStatus(err, http.StatusConflict) { // it is open, on the runtime that it was made with
+		opened, err = p.attach(ctx, key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create workspace %s: %w", key, err)
 	}
@@ -156,7 +159,7 @@ func (p *provider) Destroy(ctx context.Context, id string) error {
 	// One that is not open may have its files still: they are purged with a session.
 	opened, err := p.attach(ctx, id)
 	switch {
-	case isStatus(err, http.StatusNotFound):
+	case isGone(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("destroy: %w", err)
@@ -168,7 +171,7 @@ func (p *provider) Destroy(ctx context.Context, id string) error {
 		doing: "destroying session " + id, method: http.MethodDelete, path: []string{"sessions", id}, query: url.Values{"purge": {"true"}},
 		timeout: p.opening,
 	}, nil, nil)
-	if isStatus(err, http.StatusNotFound) { // somebody else was faster
+	if isGone(err) { // somebody else was faster
 		return nil
 	}
 	return err

@@ -141,6 +141,19 @@ func (b *bed) beats(t testing.TB, ref workspace.Ref, name string) int {
 // beating is a script that does that.
 const beating = "echo start >>starts; while :; do echo beat >>beats; sleep 0.1; done"
 
+// newBeat is a bed with a workspace in which such a command runs.
+func newBeat(t testing.TB) (*bed, workspace.Workspace, workspace.Ref, workspace.Process) {
+	t.Helper()
+	b := newBed(t, nil, nil)
+	ws, ref := b.open(t)
+	p, err := ws.Start(t.Context(), workspace.Command{Script: beating})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command runs", func() bool { return b.beats(t, ref, "beats") > 0 })
+	return b, ws, ref, p
+}
+
 // stops waits until a command has ended in its container.
 func (b *bed) stops(t testing.TB, ref workspace.Ref) {
 	t.Helper()
@@ -159,13 +172,7 @@ func (b *bed) stops(t testing.TB, ref workspace.Ref) {
 // TestKilledService: what runs ends with an error that may pass, and its command is
 // stopped; when the service is back, so is the workspace (contract B5).
 func TestKilledService(t *testing.T) {
-	b := newBed(t, nil, nil)
-	ws, ref := b.open(t)
-	p, err := ws.Start(t.Context(), workspace.Command{Script: beating})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command runs", func() bool { return b.beats(t, ref, "beats") > 0 })
+	b, ws, ref, p := newBeat(t)
 	b.service.Kill(t)
 	if res, err := p.Wait(); !errors.Is(err, workspace.ErrTransient) {
 		t.Errorf("a command whose service was killed: %v, %v, want a fault that passes", res, err)
@@ -183,13 +190,7 @@ func TestKilledService(t *testing.T) {
 // TestKilledPlugin: a command that nobody looks after is stopped within ten seconds
 // (contract B3).
 func TestKilledPlugin(t *testing.T) {
-	b := newBed(t, nil, nil)
-	ws, ref := b.open(t)
-	p, err := ws.Start(t.Context(), workspace.Command{Script: beating})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command runs", func() bool { return b.beats(t, ref, "beats") > 0 })
+	b, ws, ref, p := newBeat(t)
 	killPlugin(t, b.host)
 	var died *workspace.PluginError
 	if res, err := p.Wait(); !errors.As(err, &died) {
@@ -203,13 +204,7 @@ func TestKilledPlugin(t *testing.T) {
 
 // TestResetConnection: a command whose request is lost is stopped, and not sent again.
 func TestResetConnection(t *testing.T) {
-	b := newBed(t, nil, nil)
-	ws, ref := b.open(t)
-	p, err := ws.Start(t.Context(), workspace.Command{Script: beating})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command runs", func() bool { return b.beats(t, ref, "beats") > 0 })
+	b, ws, ref, p := newBeat(t)
 	b.front.reset()
 	if res, err := p.Wait(); !errors.Is(err, workspace.ErrTransient) {
 		t.Errorf("a command whose connection was reset: %v, %v, want a fault that passes", res, err)
@@ -243,13 +238,7 @@ func TestSlowService(t *testing.T) {
 // TestContainerThatIsRemoved: what runs in it ends at once, and the workspace comes
 // back with its files.
 func TestContainerThatIsRemoved(t *testing.T) {
-	b := newBed(t, nil, nil)
-	ws, ref := b.open(t)
-	p, err := ws.Start(t.Context(), workspace.Command{Script: beating})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the command runs", func() bool { return b.beats(t, ref, "beats") > 0 })
+	b, ws, _, p := newBeat(t)
 	b.service.RemoveContainers(t)
 	if res, err := p.Wait(); !errors.Is(err, workspace.ErrUnavailable) {
 		t.Errorf("a command whose container was removed: %v, %v", res, err)
@@ -295,5 +284,29 @@ func TestListTellsOurs(t *testing.T) {
 	}
 	if got := len(b.service.Sessions(t)); got != 4 {
 		t.Errorf("the service has %d sessions, want 4", got)
+	}
+}
+
+// TestNameIsTheKey: a name that is open leads to its session, whatever runtime is
+// configured now; one that the service does not have is told.
+func TestNameIsTheKey(t *testing.T) {
+	b := newBed(t, nil, nil)
+	ws, _ := b.open(t, workspace.WithName("kept"))
+	if err := ws.WriteFile(t.Context(), "file", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.newHost(t, map[string]any{"runtime": "busybox"}).Workspace(provider, workspace.WithName("kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.ReadFile(t.Context(), "file"); string(got) != "x" || err != nil {
+		t.Errorf("it reads %q, error %v", got, err)
+	}
+	wrong, err := b.newHost(t, map[string]any{"runtime": "no-such-runtime"}).Workspace(provider, workspace.WithName("new"))
+	if err == nil {
+		_, err = wrong.WorkingDir(t.Context())
+	}
+	if !errors.Is(err, workspace.ErrInvalid) || !strings.Contains(err.Error(), "no-such-runtime") {
+		t.Errorf("a runtime that the service does not have: %v", err)
 	}
 }
