@@ -21,15 +21,7 @@ const (
 )
 
 // Event is one operation in a session's log, without contents.
-type Event struct {
-	Seq      int64 // set by the log
-	At       time.Time
-	Op       string
-	Target   string
-	OK       bool
-	Detail   string
-	Duration time.Duration
-}
+type Event = store.Event
 
 // eventLog gathers events on their way to the store.
 type eventLog struct {
@@ -59,7 +51,8 @@ func (m *Manager) Record(id string, e Event) {
 		l.pending = make(map[string][]store.Event)
 	}
 	l.count++
-	l.pending[id] = append(l.pending[id], store.Event{At: e.At, Op: e.Op, Target: cut(e.Target, maxTarget), OK: e.OK, Detail: cut(e.Detail, maxTarget), Duration: e.Duration})
+	e.Target, e.Detail = cut(e.Target, maxTarget), cut(e.Detail, maxTarget)
+	l.pending[id] = append(l.pending[id], e)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -136,16 +129,12 @@ func (m *Manager) Events(ctx context.Context, id string, after int64) ([]Event, 
 	if err := m.events.flush(ctx, m.st); err != nil {
 		return nil, 0, storeError(err)
 	}
-	stored, latest, err := m.st.Events(ctx, id, after)
+	events, latest, err := m.st.Events(ctx, id, after)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, 0, errNotFound(id)
 	}
 	if err != nil {
 		return nil, 0, storeError(err)
-	}
-	events := make([]Event, 0, len(stored))
-	for _, e := range stored {
-		events = append(events, Event(e))
 	}
 	return events, latest, nil
 }

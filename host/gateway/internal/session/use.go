@@ -256,9 +256,22 @@ const envKey = "env"
 func (m *Manager) hold(r store.Record, ws workspace.Workspace, since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := newHeld(r, ws)
-	h.used, h.lease = time.Now(), since.Add(m.timing.Lease)
-	m.held[r.ID] = h
+	h := m.held[r.ID]
+	if h == nil || h.generation < r.Generation {
+		if h != nil {
+			h.end()
+		}
+		h = newHeld(r, ws)
+		m.held[r.ID] = h
+	}
+	if h.generation != r.Generation {
+		return // it has been started anew since
+	}
+	// Somebody may use it already: the record was there to be seen.
+	h.used = time.Now()
+	if until := since.Add(m.timing.Lease); until.After(h.lease) {
+		h.lease = until
+	}
 }
 
 // forget lets a handle go.

@@ -12,9 +12,9 @@ import (
 // KeepEvents is how many of a session's events are kept, the latest ones.
 const KeepEvents = 1000
 
-// Event is one line of a session's log.
+// Event is one operation in a session's log, without contents.
 type Event struct {
-	Seq      int64 // 1, 2, 3, … in each session
+	Seq      int64 // 1, 2, 3, … in each session, set by the log
 	At       time.Time
 	Op       string
 	Target   string
@@ -69,19 +69,14 @@ func (s *Store) Events(ctx context.Context, id string, after int64) (events []Ev
 	if err != nil {
 		return nil, 0, s.wrap(what, err)
 	}
-	rows, err := s.read.QueryContext(ctx, "SELECT seq, at, op, target, ok, detail, duration FROM berth_events WHERE session = $1 AND seq > $2 AND seq <= $3 ORDER BY seq", id, after, latest)
-	if err != nil {
-		return nil, 0, s.wrap(what, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e Event
-		var at, ok, duration int64
-		if err := rows.Scan(&e.Seq, &at, &e.Op, &e.Target, &ok, &e.Detail, &duration); err != nil {
-			return nil, 0, s.wrap(what, err)
-		}
-		e.At, e.OK, e.Duration = time.UnixMicro(at), ok != 0, time.Duration(duration)*time.Microsecond
-		events = append(events, e)
-	}
-	return events, latest, s.wrap(what, rows.Err())
+	events, err = collect(ctx, s.read, scanEvent, "SELECT seq, at, op, target, ok, detail, duration FROM berth_events WHERE session = $1 AND seq > $2 AND seq <= $3 ORDER BY seq", id, after, latest)
+	return events, latest, s.wrap(what, err)
+}
+
+func scanEvent(row scanner) (Event, error) {
+	var e Event
+	var at, ok, duration int64
+	err := row.Scan(&e.Seq, &at, &e.Op, &e.Target, &ok, &e.Detail, &duration)
+	e.At, e.OK, e.Duration = time.UnixMicro(at), ok != 0, time.Duration(duration)*time.Microsecond
+	return e, err
 }

@@ -83,7 +83,7 @@ const columns = `id, state, version, generation, runtime, provider, tenant, toke
 	created_at, active_at, since_at, busy_until, busy_by, owner, lease_until, {now}`
 
 // scan reads a row of columns.
-func scan(row interface{ Scan(dest ...any) error }) (Record, error) {
+func scan(row scanner) (Record, error) {
 	var r Record
 	var anonymous, canStop int64
 	var created, active, since, busy, lease, now int64

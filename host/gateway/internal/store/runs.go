@@ -98,41 +98,24 @@ type RunKey struct{ Session, ID string }
 // Orders returns the runs that a gateway runs as far as the store knows, and
 // whether each is to end.
 func (s *Store) Orders(ctx context.Context, gateway string) (map[RunKey]int, error) {
-	const what = "look for runs to stop"
-	rows, err := s.read.QueryContext(ctx, "SELECT session, id, stop FROM berth_runs WHERE gateway = $1 AND ended_at = 0", gateway)
-	if err != nil {
-		return nil, s.wrap(what, err)
+	type row struct {
+		key  RunKey
+		stop int
 	}
-	defer rows.Close()
-	orders := make(map[RunKey]int)
-	for rows.Next() {
-		var key RunKey
-		var stop int
-		if err := rows.Scan(&key.Session, &key.ID, &stop); err != nil {
-			return nil, s.wrap(what, err)
-		}
-		orders[key] = stop
+	rows, err := collect(ctx, s.read, func(from scanner) (r row, err error) {
+		return r, from.Scan(&r.key.Session, &r.key.ID, &r.stop)
+	}, "SELECT session, id, stop FROM berth_runs WHERE gateway = $1 AND ended_at = 0", gateway)
+	orders := make(map[RunKey]int, len(rows))
+	for _, r := range rows {
+		orders[r.key] = r.stop
 	}
-	return orders, s.wrap(what, rows.Err())
+	return orders, s.wrap("look for runs to stop", err)
 }
 
 // Runs reads the runs of a session, oldest first.
 func (s *Store) Runs(ctx context.Context, session string) ([]Run, error) {
-	what := "list the runs of session " + session
-	rows, err := s.read.QueryContext(ctx, "SELECT "+runColumns+" FROM berth_runs WHERE session = $1 ORDER BY started_at, id", session)
-	if err != nil {
-		return nil, s.wrap(what, err)
-	}
-	defer rows.Close()
-	var runs []Run
-	for rows.Next() {
-		r, err := scanRun(rows)
-		if err != nil {
-			return nil, s.wrap(what, err)
-		}
-		runs = append(runs, r)
-	}
-	return runs, s.wrap(what, rows.Err())
+	runs, err := collect(ctx, s.read, scanRun, "SELECT "+runColumns+" FROM berth_runs WHERE session = $1 ORDER BY started_at, id", session)
+	return runs, s.wrap("list the runs of session "+session, err)
 }
 
 // Run reads one.
@@ -146,7 +129,7 @@ func (s *Store) Run(ctx context.Context, session, id string) (Run, error) {
 
 const runColumns = "session, id, gateway, host_run, args, detached, started_at, ended_at, exit_code, detail"
 
-func scanRun(row interface{ Scan(dest ...any) error }) (Run, error) {
+func scanRun(row scanner) (Run, error) {
 	var r Run
 	var args string
 	var detached, started, ended int64

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,22 +62,9 @@ func (s *Store) Get(ctx context.Context, id string) (Record, error) {
 
 // List reads the records in given states, oldest first.
 func (s *Store) List(ctx context.Context, states ...State) ([]Record, error) {
-	const what = "list sessions"
 	query := "SELECT " + columns + " FROM berth_sessions WHERE state IN (" + quoted(states) + ") ORDER BY created_at, id"
-	rows, err := s.read.QueryContext(ctx, s.dialect.sql(query))
-	if err != nil {
-		return nil, s.wrap(what, err)
-	}
-	defer rows.Close()
-	var records []Record
-	for rows.Next() {
-		r, err := scan(rows)
-		if err != nil {
-			return nil, s.wrap(what, err)
-		}
-		records = append(records, r)
-	}
-	return records, s.wrap(what, rows.Err())
+	records, err := collect(ctx, s.read, scan, s.dialect.sql(query))
+	return records, s.wrap("list sessions", err)
 }
 
 // ListOpen is List of those that a client may use.
@@ -234,7 +220,7 @@ func count(ctx context.Context, q querier, except, tenant string) (residents, op
 // quoted lists states for SQL. They are our own constants.
 func quoted(states []State) string {
 	var b strings.Builder
-	for i, state := range slices.Compact(slices.Clone(states)) {
+	for i, state := range states {
 		if i > 0 {
 			b.WriteString(", ")
 		}

@@ -102,6 +102,26 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (all []T, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
 // maxTries is how often a transaction is begun that the database gave up in favour
 // of another one. Theirs is short, so that the second try nearly always does.
 const maxTries = 5

@@ -23,8 +23,7 @@ type Use struct {
 	Generation int64
 	// Idle is how long ago its last activity was.
 	Idle time.Duration
-	// Lease is how long the session is in use from now on; zero is not any more, as
-	// far as this gateway goes.
+	// Lease is how long the session is in use from now on, at least.
 	Lease time.Duration
 }
 
@@ -52,12 +51,13 @@ func (s *Store) Renew(ctx context.Context, gateway string, uses map[string]Use) 
 	return lost, err
 }
 
-// touch keeps a longer use of another gateway's; then several are said to use it.
+// touch never shortens a use: it may be another gateway's, and then several are said
+// to use the session, or one of this gateway's that began meanwhile.
 func (s *Store) touch(ctx context.Context, q querier, id string, generation int64, gateway string, lease, idle time.Duration) (bool, error) {
 	result, err := q.ExecContext(ctx, s.dialect.sql(`UPDATE berth_sessions SET
 		active_at = {greatest}(active_at, {now} - CAST($1 AS BIGINT)),
 		busy_by = CASE WHEN busy_until <= {now} OR busy_by = $2 THEN $2 ELSE '*' END,
-		busy_until = CASE WHEN busy_until <= {now} OR busy_by = $2 THEN {now} + CAST($3 AS BIGINT) ELSE {greatest}(busy_until, {now} + CAST($3 AS BIGINT)) END
+		busy_until = {greatest}(busy_until, {now} + CAST($3 AS BIGINT))
 		WHERE id = $4 AND generation = $5 AND state = 'running'`),
 		idle.Microseconds(), gateway, lease.Microseconds(), id, generation)
 	if err != nil {
