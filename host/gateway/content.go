@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -112,10 +113,15 @@ func registerDownload(g *Gateway, method string) {
 	})
 }
 
-// entityTag tells one version of a file from another, as far as its time and size
-// do; empty where the provider has no times.
+// settledAfter is when a file whose time is told in whole seconds alone can not get
+// another content with the same time any more.
+const settledAfter = 2 * time.Second
+
+// entityTag tells one version of a file from another by its time and size. It is
+// empty where the provider has no times, or none that would tell.
 func entityTag(info workspace.FileInfo) string {
-	if info.ModTime.IsZero() {
+	coarse := info.ModTime.Nanosecond() == 0
+	if info.ModTime.IsZero() || coarse && time.Since(info.ModTime) < settledAfter {
 		return ""
 	}
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime.UnixNano(), info.Size)

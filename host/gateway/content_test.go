@@ -20,6 +20,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/shared/workspace"
 )
 
 // content asks for, or sends, a file's content.
@@ -104,6 +107,26 @@ func TestContent_Download(t *testing.T) {
 		if got := tg.content(token, http.MethodGet, query, nil).is(http.StatusOK); string(got.body) != "x" {
 			t.Errorf("%s: %q", query, got.body)
 		}
+	}
+}
+
+func TestEntityTag(t *testing.T) {
+	second := time.Now().Add(time.Minute).Truncate(time.Second)
+	for _, test := range []struct {
+		modified time.Time
+		told     bool
+	}{{time.Time{}, false}, {second.Add(1), true}, {second, false}, {second.Add(-time.Hour), true}} {
+		info := workspace.FileInfo{Size: 1, ModTime: test.modified}
+		if tag := entityTag(info); tag != "" != test.told {
+			t.Errorf("%v: %q", test.modified, tag)
+		}
+	}
+	tags := make(map[string]bool)
+	for _, info := range []workspace.FileInfo{{Size: 1, ModTime: second.Add(1)}, {Size: 2, ModTime: second.Add(1)}, {Size: 1, ModTime: second.Add(2)}} {
+		tags[entityTag(info)] = true
+	}
+	if len(tags) != 3 {
+		t.Errorf("%v", tags)
 	}
 }
 
