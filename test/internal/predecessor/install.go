@@ -2,12 +2,15 @@ package predecessor
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 const (
@@ -20,8 +23,9 @@ const (
 // envCache names the folder in which it is kept, instead of one in the user's cache.
 const envCache = "BERTH_TEST_CACHE"
 
-// Install returns a Python that has the package. It is installed once and kept.
-func Install(ctx context.Context) (python string, err error) {
+// Install returns a Python that has the package, and perhaps others, which are named
+// as pip takes them. It is installed once and kept.
+func Install(ctx context.Context, others ...string) (python string, err error) {
 	cache := os.Getenv(envCache)
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -31,6 +35,10 @@ func Install(ctx context.Context) (python string, err error) {
 		cache = filepath.Join(user, "berth-test")
 	}
 	dir := filepath.Join(cache, "pydantic-ai-backend-"+version)
+	if len(others) > 0 {
+		digest := sha256.Sum256([]byte(strings.Join(others, "\n")))
+		dir += "-" + hex.EncodeToString(digest[:6])
+	}
 	python = filepath.Join(dir, "bin", "python")
 	if _, err := os.Stat(python); err == nil {
 		return python, nil
@@ -45,12 +53,11 @@ func Install(ctx context.Context) (python string, err error) {
 		return "", err
 	}
 	defer os.RemoveAll(fresh)
-	for _, args := range [][]string{
-		{"python3", "-m", "venv", fresh},
-		{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement},
-	} {
+	packages := append([]string{requirement}, others...)
+	pip := []string{filepath.Join(fresh, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
+	for _, args := range [][]string{{"python3", "-m", "venv", fresh}, append(pip, packages...)} {
 		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("install %s: %w\n%s", requirement, err, text)
+			return "", fmt.Errorf("install %s: %w\n%s", strings.Join(packages, " "), err, text)
 		}
 	}
 	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) {
