@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,34 @@ gateway:
 	config.Host = newFolderHost(t, t.TempDir())
 	if err := config.complete(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What the documentation shows is what is read.
+func TestLoadConfigOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "gateway.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	path := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BERTH_TOKEN", "s3cret")
+	file, err := host.LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := LoadConfig(file)
+	if err != nil || len(config.Runtimes) != 2 || config.Policy.EvictIdleAfter != 15*time.Minute {
+		t.Errorf("%+v, %v", config, err)
+	}
+	for _, key := range append(slices.Clone(policyKeys), "listen", "token", "store", "tls", "default_runtime", "drain_timeout") {
+		if !strings.Contains(string(page), "| `"+key+"` |") {
+			t.Errorf("%s is not described", key)
+		}
 	}
 }
 

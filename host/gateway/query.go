@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/url"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -15,7 +16,7 @@ func readQuery(ctx huma.Context) error {
 		return nil
 	}
 	var err error
-	if e.query, err = url.ParseQuery(u.RawQuery); err != nil {
+	if e.query, err = parseQuery(u.RawQuery); err != nil {
 		return errInvalid("value_error", "is not percent-encoded as a query is", nil, "query")
 	}
 	for _, parameter := range ctx.Operation().Parameters {
@@ -36,4 +37,25 @@ func readQuery(ctx huma.Context) error {
 		}
 	}
 	return nil
+}
+
+// parseQuery is url.ParseQuery, but for a semicolon: that is data, as clients that
+// follow today's rules send it.
+func parseQuery(text string) (url.Values, error) {
+	values := make(url.Values)
+	for pair := range strings.SplitSeq(text, "&") {
+		if pair == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		key, err := url.QueryUnescape(key)
+		if err != nil {
+			return nil, err
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			return nil, err
+		}
+		values.Add(key, value)
+	}
+	return values, nil
 }
