@@ -5,7 +5,7 @@ for _b_f in "${TMPDIR:-/tmp}" /tmp /dev/shm /var/tmp; do
 		break
 	fi
 done
-for _b_f in dd mkfifo mkdir rm cat tail grep wc sleep; do
+for _b_f in dd mkfifo mkdir rm cat tail tr grep wc sleep; do
 	command -v "$_b_f" >/dev/null 2>&1 || echo "lacks $_b_f"
 done
 if [ "$(printf 'YQ==' | base64 -d 2>/dev/null)" = a ]; then
@@ -14,6 +14,7 @@ elif ! command -v od >/dev/null 2>&1; then
 	echo 'lacks base64 or od'
 fi
 if sleep 0.001 2>/dev/null; then echo fractions; fi
+if printf 'a\0b=c\0' | grep -qF b=c; then echo nuls; fi
 _b_w=$(pwd -P)
 read -r _b_c </proc/sys/kernel/hostname
 echo "host $_b_c"

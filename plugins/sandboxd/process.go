@@ -71,7 +71,7 @@ func newProcess(s *session, cmd sdk.Command) *process {
 	name := newID()
 	p := &process{session: s, cmd: cmd, name: name, folder: strings.TrimSuffix(s.facts.tmp, "/") + "/.berth-run-" + name, done: make(chan struct{})}
 	p.change.L = &p.mu
-	mark := "\x1eberth-end-" + name
+	mark := "\x1e\nberth-end-" + name // a line of its own, for a grep that stops at NUL
 	p.out, p.errs = newStream("o", mark, &p.change), newStream("e", mark, &p.change)
 	if cmd.Stdin {
 		p.stdin = newStdin(s.facts.maxPiece())
@@ -198,6 +198,9 @@ func ended(ran *runAnswer) error {
 	text := strings.ToLower(*ran.Stderr)
 	if strings.Contains(text, "cannot fork") || strings.Contains(text, "can't fork") {
 		return fmt.Errorf("the session's limit of processes is reached: %s: %w", short(*ran.Stderr), workspace.ErrTransient)
+	}
+	if ran.ExitCode != nil && *ran.ExitCode == 0 {
+		return fmt.Errorf("the service lost what the session said: %s: %w", short(*ran.Stderr), workspace.ErrTransient)
 	}
 	return fmt.Errorf("a script of ours in the session was ended: %s: %s", ran.ended(), short(*ran.Stderr))
 }

@@ -113,7 +113,7 @@ until _b_whole o && _b_whole e; do
 	# command's. Opened for both ways, which never waits for a reader.
 	if [ "$_b_i" = 6 ]; then
 		for _b_c in o e; do
-			[ -e "$_b_d/$_b_c.end" ] || printf '\036berth-end-%s' "$_b_run" 1<>"$_b_d/$_b_c"
+			[ -e "$_b_d/$_b_c.end" ] || printf '\036\nberth-end-%s' "$_b_run" 1<>"$_b_d/$_b_c"
 		done
 	fi
 	[ "$_b_i" = 1 ] || sleep "$_b_nap"

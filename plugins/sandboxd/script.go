@@ -156,7 +156,11 @@ func (f facts) how(script *strings.Builder) {
 		encode, decode, reads = "od -An -v -tx1", "_b_octal", 2 // three characters a byte
 		script.WriteString("_b_octal() { read -r _b_c; printf '%b' \"$_b_c\"; }\n")
 	}
-	fmt.Fprintf(script, "_b_nap=%s _b_tenth=%s _b_enc=%s _b_dec=%s _b_reads=%d _b_known=' ' _b_told=' '\n", nap, tenth, quote(encode), quote(decode), reads)
+	nuls := ""
+	if f.nuls {
+		nuls = "1"
+	}
+	fmt.Fprintf(script, "_b_nap=%s _b_tenth=%s _b_enc=%s _b_dec=%s _b_reads=%d _b_nuls=%s\n", nap, tenth, quote(encode), quote(decode), reads, nuls)
 }
 
 // control is the request to look after a run.

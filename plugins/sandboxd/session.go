@@ -191,6 +191,7 @@ type facts struct {
 	mount     string // identifies the working directory if it is a mount; else empty
 	base64    bool
 	fractions bool // sleep knows parts of seconds
+	nuls      bool // grep sees what is behind a NUL
 }
 
 // incarnation identifies the session's files. Where the service keeps them in a folder
@@ -229,6 +230,8 @@ func (s *session) probe(ctx context.Context, held *access) (facts, error) {
 			f.base64 = true
 		case "fractions":
 			f.fractions = true
+		case "nuls":
+			f.nuls = true
 		case "lacks":
 			lacks = append(lacks, value)
 		}

@@ -11,10 +11,12 @@ _b_look() {
 	[ ! -r "$2/ours" ] || read -r _b_c <"$2/ours"
 	for _b_f in $_b_c; do _b_ours="$_b_ours$_b_f "; done
 	_b_script=${_b_c%% *}
-	for _b_f in $(grep -lF "_BERTH_RUN=$1" /proc/[0-9]*/environ 2>/dev/null); do
-		_b_f=${_b_f#/proc/}
-		_b_seed="$_b_seed${_b_f%/environ} "
-	done
+	if [ -n "$_b_nuls" ]; then
+		for _b_f in $(grep -lF "_BERTH_RUN=$1" /proc/[0-9]*/environ 2>/dev/null); do
+			_b_f=${_b_f#/proc/}
+			_b_seed="$_b_seed${_b_f%/environ} "
+		done
+	fi
 	for _b_f in /proc/[0-9]*/stat; do
 		_b_c=
 		while read -r _b_r; do _b_c=$_b_c$_b_r; done <"$_b_f" || continue
@@ -24,6 +26,17 @@ _b_look() {
 		case $3 in Z | X | x) continue ;; esac
 		[ "$_b_pid" != 1 ] || continue
 		_b_all="$_b_all $_b_pid:$4:$5:$6:${22}"
+		# BusyBox' grep sees nothing behind a NUL: each is looked at once.
+		case $_b_nuls$_b_clean in
+		1* | *" $_b_pid:${22} "*) ;;
+		*)
+			if tr '\0' '\n' 2>/dev/null <"/proc/$_b_pid/environ" | grep -qxF "_BERTH_RUN=$1"; then
+				_b_seed="$_b_seed$_b_pid "
+			else
+				_b_clean="$_b_clean$_b_pid:${22} "
+			fi
+			;;
+		esac
 		[ "$_b_pid" != "$_b_script" ] || [ "$6" -le 1 ] || _b_sessions=" $6 "
 	done
 	_b_more=1
@@ -80,7 +93,7 @@ _b_clock() {
 # _b_stop RUN FOLDER GRACE ends all of a run: TERM, KILL after GRACE hundredths of a
 # second, and after two seconds more it prints what is left (contract C5).
 _b_stop() {
-	_b_known=' ' _b_told=' '
+	_b_known=' ' _b_told=' ' _b_clean=' '
 	_b_clock
 	_b_until=$((_b_now + $3))
 	while [ "$_b_now" -lt "$_b_until" ]; do
