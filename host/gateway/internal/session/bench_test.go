@@ -1,7 +1,7 @@
 package session_test
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/berth-dev/berth/host/gateway/internal/session"
@@ -29,7 +29,7 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.run {
-					done, err := m.RunBegin(b.Context(), session.RunInfo{Session: "a", ID: fmt.Sprint(i)}, func() {})
+					done, err := m.RunBegin(b.Context(), session.RunInfo{Session: "a", ID: strconv.Itoa(i)}, func() {})
 					if err != nil {
 						b.Fatal(err)
 					}
