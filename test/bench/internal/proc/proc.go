@@ -4,6 +4,7 @@ package proc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -20,6 +21,24 @@ func Memory(pid int, key string) int64 {
 		if rest, ok := strings.CutPrefix(line, key+":"); ok {
 			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			return kib << 10
+		}
+	}
+	return 0
+}
+
+// Child is a child of a process that runs a program of that name, zero if it has none.
+func Child(pid int, program string) int {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range all {
+		data, err := os.ReadFile(filepath.Join(process, "status"))
+		if err != nil || !strings.Contains(string(data), fmt.Sprintf("\nPPid:\t%d\n", pid)) {
+			continue
+		}
+		command, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		path, _, _ := strings.Cut(string(command), "\x00")
+		if filepath.Base(path) == program {
+			child, _ := strconv.Atoi(filepath.Base(process))
+			return child
 		}
 	}
 	return 0

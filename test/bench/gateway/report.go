@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/test/bench/internal/timing"
+)
+
+// printClient measures what the predecessor's client has of each service, and prints it.
+func (b *bench) printClient(ctx context.Context, out io.Writer) error {
+	fmt.Fprint(out, "\nThe same client, `SandboxdWorkspace`:\n\n")
+	fmt.Fprintln(out, "| work | berth p50 | p95 | sandboxd p50 | p95 | sandboxd / berth | aim |\n|---|---|---|---|---|---|---|")
+	for _, r := range clientRows() {
+		by, err := b.measure(ctx, r, []string{columnBerth, columnSandboxd})
+		if err != nil {
+			return err
+		}
+		ours, theirs := by[columnBerth], by[columnSandboxd]
+		cells := []string{r.name, text(ours.At(50)) + ours.note, text(ours.At(95)), text(theirs.At(50)) + theirs.note, text(theirs.At(95)), ratio(theirs, ours), aim(r, ours)}
+		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return nil
+}
+
+// printWire measures the same by plain HTTP, and what the gateway adds to a host.
+func (b *bench) printWire(ctx context.Context, out io.Writer) error {
+	fmt.Fprint(out, "\nPlain HTTP over a kept connection, beside the calls of a host in Go on the same provider without a gateway:\n\n")
+	fmt.Fprintln(out, "| work | host p50 | berth p50 | p95 | the gateway adds | sandboxd p50 | p95 | sandboxd / berth |\n|---|---|---|---|---|---|---|---|")
+	for _, r := range wireRows() {
+		by, err := b.measure(ctx, r, []string{columnHost, columnBerth, columnSandboxd})
+		if err != nil {
+			return err
+		}
+		own, ours, theirs := by[columnHost], by[columnBerth], by[columnSandboxd]
+		cells := []string{r.name, text(own.At(50)), text(ours.At(50)), text(ours.At(95)), text(ours.At(50) - own.At(50))}
+		if len(theirs.Samples) > 0 {
+			cells = append(cells, text(theirs.At(50)), text(theirs.At(95)), ratio(theirs, ours))
+		} else {
+			cells = append(cells, "not natively", "–", "–")
+		}
+		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return nil
+}
+
+func ratio(of, to result) string {
+	r := float64(of.At(50)) / float64(to.At(50))
+	if r < 10 {
+		return fmt.Sprintf("%.1f", r)
+	}
+	return fmt.Sprintf("%.0f", r)
+}
+
+// aim tells what was aimed at, and whether it was missed.
+func aim(r row, ours result) string {
+	switch {
+	case r.aim == 0:
+		return ""
+	case ours.At(50) > r.aim:
+		return text(r.aim) + ", **missed**"
+	default:
+		return text(r.aim)
+	}
+}
+
+// text is a duration with a space before its unit.
+func text(d time.Duration) string {
+	d = timing.Rounded(d)
+	switch {
+	case d >= time.Second || d <= -time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d >= 100*time.Millisecond:
+		return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond))
+	case d >= 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	default:
+		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+	}
+}
