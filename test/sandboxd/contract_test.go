@@ -4,6 +4,8 @@ package sandboxd_test
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +90,8 @@ func TestContract(t *testing.T) {
 	b.keeps = true
 	options := b.options(t)
 	options.Stop, options.Replace = b.stop, b.replace
-	check(t, conformance.Test(t, options))
+	// The suite's probe is not in the image, and has to be written first.
+	check(t, conformance.Test(t, options), "C5_CreatingDoesNotCount")
 }
 
 // TestContractWithoutNativeFiles is the suite on a service that has nothing but
@@ -101,19 +104,15 @@ func TestContractWithoutNativeFiles(t *testing.T) {
 	options.Reconfigured = func(t testing.TB) workspace.Host {
 		return b.newHost(t, map[string]any{"runtime": "debian"})
 	}
-	check(t, conformance.Test(t, options))
+	check(t, conformance.Test(t, options), "C5_CreatingDoesNotCount", "L3_StoppedIsStarted")
 }
 
-// check wants of a report that whatever the provider declares it does not keep is
-// really not kept, and that nothing was left out but what is said here.
-func check(t *testing.T, report *conformance.Report) {
+// check wants of a report that nothing was left out but what cannot be done here.
+func check(t *testing.T, report *conformance.Report, leftOut ...string) {
 	t.Helper()
 	for _, line := range report.Lines {
-		if line.Status == conformance.NotChecked {
-			t.Logf("not checked: %s: %s", line.Check, line.Reason)
+		if strings.HasPrefix(line.Reason, "needs Options.") && !slices.Contains(leftOut, line.Check) {
+			t.Errorf("not checked: %s: %s", line.Check, line.Reason)
 		}
-	}
-	if n := report.Count(conformance.Checked); n < 80 {
-		t.Errorf("%d checks were made", n)
 	}
 }
