@@ -25,14 +25,21 @@ import (
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
-// content asks for, or sends, a file's content.
-func (tg *testGateway) content(token, method, query string, body io.Reader, header ...string) *answered {
+// request makes one to be sent by the test itself.
+func (tg *testGateway) request(ctx context.Context, token, method, path string, body io.Reader) *http.Request {
 	tg.t.Helper()
-	req, err := http.NewRequestWithContext(tg.t.Context(), method, tg.server.URL+"/sessions/s/files/content?"+query, body)
+	req, err := http.NewRequestWithContext(ctx, method, tg.server.URL+path, body)
 	if err != nil {
 		tg.t.Fatal(err)
 	}
 	req.Header.Set(tokenHeader, token)
+	return req
+}
+
+// content asks for, or sends, a file's content.
+func (tg *testGateway) content(token, method, query string, body io.Reader, header ...string) *answered {
+	tg.t.Helper()
+	req := tg.request(tg.t.Context(), token, method, "/sessions/s/files/content?"+query, body)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -236,11 +243,7 @@ func TestContent_Large(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	tg.content(token, http.MethodPut, "path=large", io.Reader(&pattern{size: size})).is(http.StatusNoContent)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tg.server.URL+"/sessions/s/files/content?path=large", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(tokenHeader, token)
+	req := tg.request(t.Context(), token, http.MethodGet, "/sessions/s/files/content?path=large", nil)
 	resp, err := tg.server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -318,11 +321,7 @@ func TestContent_FileThatChanges(t *testing.T) {
 	if err := os.WriteFile(dir+"/f", make([]byte, size), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tg.server.URL+"/sessions/s/files/content?path=f", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(tokenHeader, token)
+	req := tg.request(t.Context(), token, http.MethodGet, "/sessions/s/files/content?path=f", nil)
 	resp, err := tg.server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -345,11 +344,7 @@ func TestContent_DownloadThatBreaks(t *testing.T) {
 	}
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, tg.server.URL+"/sessions/s/files/content?path=f", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set(tokenHeader, token)
+		req := tg.request(ctx, token, http.MethodGet, "/sessions/s/files/content?path=f", nil)
 		resp, err := tg.server.Client().Do(req)
 		if err != nil {
 			t.Fatal(err)

@@ -207,11 +207,7 @@ func TestFiles_Limits(t *testing.T) {
 		t.Errorf("%v", size)
 	}
 	// Of any length that is not told before.
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tg.server.URL+"/sessions/s/files/write?path="+url.QueryEscape(dir+"/endless"), struct{ *endless }{&endless{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(tokenHeader, token)
+	req := tg.request(t.Context(), token, http.MethodPost, "/sessions/s/files/write?path="+url.QueryEscape(dir+"/endless"), struct{ *endless }{&endless{}})
 	if resp, err := tg.server.Client().Do(req); err == nil { // it may also be cut off
 		if resp.StatusCode != http.StatusConflict {
 			t.Errorf("an endless body: %s", resp.Status)

@@ -104,11 +104,7 @@ func TestRun_ClientThatGoesStopsIt(t *testing.T) {
 	dir := tg.workDir(token, "s")
 	ctx, cancel := context.WithCancel(t.Context())
 	body, _ := json.Marshal(map[string]any{"run_id": someRun, "argv": []string{"sh", "-c", "setsid sleep 300 & echo $! > child; sleep 300"}})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, tg.server.URL+"/sessions/s/run", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(tokenHeader, token)
+	req := tg.request(ctx, token, http.MethodPost, "/sessions/s/run", bytes.NewReader(body))
 	gone := make(chan error, 1)
 	go func() {
 		resp, err := tg.server.Client().Do(req)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host/gateway/internal/session"
 )
 
 // eventStream is a run's stream as a client reads it.
@@ -39,11 +41,7 @@ func (tg *testGateway) stream(token, method, path string, body any, header ...st
 	}
 	ctx, cancel := context.WithCancel(tg.t.Context())
 	tg.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, method, tg.server.URL+path, reader)
-	if err != nil {
-		tg.t.Fatal(err)
-	}
-	req.Header.Set(tokenHeader, token)
+	req := tg.request(ctx, token, method, path, reader)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -323,11 +321,15 @@ func TestStream_Gap(t *testing.T) {
 	run := tg.call(token, http.MethodPost, "/sessions/s/runs", script("echo first >&2; head -c 5000000 /dev/zero | tr '\\0' x; touch written; while [ ! -e go ]; do sleep 0.05; done", "background", true)).object(http.StatusAccepted)["run_id"].(string)
 	eventually(t, "the output", func() bool { return exists(dir + "/written") })
 	output := "/sessions/s/runs/" + run + "/output"
-	var got collected
-	eventually(t, "all of it in the log", func() bool {
-		got = tg.stream(token, http.MethodGet, output+"?follow=false", nil).rest(0, 0)
-		return got.missing+int64(len(got.stdout)+len(got.stderr)) == 5_000_006
-	})
+	held := func() collected {
+		return tg.stream(token, http.MethodGet, output+"?follow=false", nil).rest(0, 0)
+	}
+	all := func(c collected) bool { return c.missing+int64(len(c.stdout)+len(c.stderr)) == 5_000_006 }
+	eventually(t, "all of it in the log", func() bool { return all(held()) })
+	got := held() // nothing is added any more
+	if !all(got) {
+		t.Errorf("%d bytes are missing, %d and %d are there", got.missing, len(got.stdout), len(got.stderr))
+	}
 	if len(got.stdout) > streamWindow || len(got.stdout) < streamWindow/2 || len(got.stderr) != 0 {
 		t.Errorf("%d bytes are held, and %d", len(got.stdout), len(got.stderr))
 	}
@@ -353,6 +355,22 @@ func TestStream_FollowRun(t *testing.T) {
 	if out := (<-done).object(http.StatusOK)["stdout"]; out != "one\ntwo\n" {
 		t.Errorf("%q", out)
 	}
+}
+
+// What another gateway runs is followed there.
+func TestStream_OfAnotherGateway(t *testing.T) {
+	tg := newTestGateway(t)
+	token := tg.open("s")
+	done, err := tg.sessions.RunBegin(t.Context(), session.RunInfo{Session: "s", ID: someRun, Args: []string{"true"}}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := "/sessions/s/runs/" + someRun
+	tg.call(token, http.MethodGet, run+"/output", nil).is(http.StatusConflict)
+	tg.call(token, http.MethodPost, run+"/signal", map[string]any{"signal": "TERM"}).is(http.StatusConflict)
+	tg.call(token, http.MethodPost, run+"/stdin", []byte("x")).is(http.StatusConflict)
+	done(session.RunEnd{Detail: "exit 0"})
+	tg.call(token, http.MethodGet, run+"/output", nil).failsAt(http.StatusNotFound, "FileNotFoundError")
 }
 
 func TestStream_Stdin(t *testing.T) {
@@ -400,11 +418,7 @@ func TestStream_StdinThatNobodyReads(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		data := make([]byte, 8<<20)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, tg.server.URL+"/sessions/s/runs/"+run+"/stdin", bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set(tokenHeader, token)
+		req := tg.request(ctx, token, http.MethodPost, "/sessions/s/runs/"+run+"/stdin", bytes.NewReader(data))
 		answers := make(chan int, 1)
 		go func() {
 			resp, err := tg.server.Client().Do(req)
