@@ -45,7 +45,8 @@ type activeRun struct {
 	log     *runLog
 	lead    *follower // nil unless asked for
 	input   *runInput // nil if stdin was at its end from the beginning
-	process workspace.Process
+	started chan struct{}
+	process workspace.Process // once started is closed
 
 	use      *session.Use
 	ctx      context.Context //nolint:containedctx // the run's own: why it ends is its cause
@@ -103,7 +104,8 @@ func (g *Gateway) start(ctx context.Context, spec runSpec) (*activeRun, error) {
 		return nil, err
 	}
 	r := &activeRun{
-		key: spec.key, log: newRunLog(spec.keep), use: use, ended: make(chan struct{}),
+		key: spec.key, log: newRunLog(spec.keep), use: use,
+		started: make(chan struct{}), ended: make(chan struct{}),
 		observed: g.observe(spec.key.session, "run", commandText(spec.command)), counted: g.metrics.runBegan(),
 	}
 	if spec.background {
@@ -127,7 +129,7 @@ func (g *Gateway) start(ctx context.Context, spec runSpec) (*activeRun, error) {
 	return r, nil
 }
 
-func (g *Gateway) launch(ctx context.Context, r *activeRun, spec runSpec) (err error) {
+func (g *Gateway) launch(ctx context.Context, r *activeRun, spec runSpec) error {
 	if spec.background {
 		info, err := g.sessions.Get(ctx, spec.key.session)
 		if err != nil {
@@ -147,10 +149,15 @@ func (g *Gateway) launch(ctx context.Context, r *activeRun, spec runSpec) (err e
 		r.input = newRunInput()
 		cmd.Stdin = r.input
 	}
-	if r.process, err = r.use.Workspace.Start(ctx, cmd); err == nil {
-		g.runs.add(r)
+	// Before it starts: whoever sees what it does also finds it.
+	g.runs.add(r)
+	process, err := r.use.Workspace.Start(ctx, cmd)
+	if err != nil {
+		return err
 	}
-	return err
+	r.process = process
+	close(r.started)
+	return nil
 }
 
 // wait waits for the end of a run, and finishes it. Once for each.

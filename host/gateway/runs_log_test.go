@@ -141,7 +141,8 @@ func TestRunTable(t *testing.T) {
 		opened := time.Now()
 		start := func(session, id string) *activeRun {
 			t.Helper()
-			r := &activeRun{key: runKey{session, id}, opened: opened, cancel: func(error) {}, ended: make(chan struct{})}
+			r := &activeRun{key: runKey{session, id}, opened: opened, cancel: func(error) {}, started: make(chan struct{}), ended: make(chan struct{})}
+			close(r.started)
 			if err := table.holdBackground(r); err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ func (t *runTable) holdBackground(r *activeRun) error {
 	return nil
 }
 
-// add enters a run that was started. It replaces one of the same name that has
+// add enters a run that is about to start. It replaces one of the same name that has
 // ended: two that go the manager does not allow.
 func (t *runTable) add(r *activeRun) {
 	t.mu.Lock()
@@ -73,11 +73,12 @@ func (t *runTable) get(key runKey, opened time.Time) *activeRun {
 	return r
 }
 
-// ended keeps a run of the background for a while, and forgets any other.
+// ended keeps a run of the background that was started for a while, and forgets any
+// other.
 func (t *runTable) ended(r *activeRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.background[r] || t.closed {
+	if !t.background[r] || t.closed || !isClosed(r.started) {
 		t.forget(r)
 	} else if t.runs[r.key] == r {
 		t.keep(r)

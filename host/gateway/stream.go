@@ -333,16 +333,23 @@ func errBody(err error) error {
 const signalTimeout = 10 * time.Second
 
 func (g *Gateway) signal(ctx context.Context, r *activeRun, sig workspace.Signal) error {
-	if isClosed(r.ended) {
-		return errText(http.StatusConflict, "the run has ended")
-	}
 	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
+	hasEnded := errText(http.StatusConflict, "the run has ended")
+	select {
+	case <-r.started:
+	case <-r.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if isClosed(r.ended) {
+		return hasEnded
+	}
 	o := g.observe(r.key.session, "signal", string(sig)+" "+r.key.id)
 	err := r.process.Signal(ctx, sig)
 	o.failed(err)
 	if errors.Is(err, os.ErrProcessDone) {
-		return errText(http.StatusConflict, "the run has ended")
+		return hasEnded
 	}
 	return err
 }
