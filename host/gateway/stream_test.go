@@ -271,6 +271,33 @@ func TestStream_ClientThatGoes(t *testing.T) {
 	})
 }
 
+// A client that does not read holds up neither a stop nor a timeout (contract C10).
+func TestStream_ClientThatDoesNotRead(t *testing.T) {
+	tg := newTestGateway(t)
+	token := tg.open("s")
+	dir := tg.workDir(token, "s")
+	for _, by := range []string{"stop", "timeout"} {
+		run := newRunID()
+		body := script("echo $$ > pid; exec yes", "run_id", run)
+		if by == "timeout" {
+			body["timeout_seconds"] = 1
+		}
+		s := tg.stream(token, http.MethodPost, "/sessions/s/runs", body)
+		n := pid(t, dir+"/pid")
+		if by == "stop" {
+			tg.call(token, http.MethodPost, "/sessions/s/runs/"+run+"/stop", nil).is(http.StatusNoContent)
+		}
+		eventually(t, "the command's end", func() bool { return !alive(n) })
+		got := s.rest(0, 0)
+		if got.ended == nil || got.ended["stopped"] != (by == "stop") || got.ended["timed_out"] != (by == "timeout") {
+			t.Errorf("%s: %v", by, got.ended)
+		}
+		if err := os.Remove(dir + "/pid"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestStream_Background(t *testing.T) {
 	tg := newTestGateway(t)
 	token := tg.open("s")
