@@ -28,7 +28,7 @@ var installed = sync.OnceValues(func() (string, error) {
 
 // programs are ours that use the clients.
 //
-//go:embed python/*.py
+//go:embed python
 var programs embed.FS
 
 // python returns a Python with the clients, and a folder with programs.
