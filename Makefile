@@ -12,7 +12,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-python test-docker test-sandboxd cover fuzz lint vet generate generate-check bench bench-docker vulncheck clean
+.PHONY: help build demo test test-python test-docker test-sandboxd cover fuzz lint vet generate generate-check bench bench-docker bench-gateway vulncheck clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +45,8 @@ test-python: ## Check the example provider in Python (needs python3 with venv, a
 
 # What takes longest begins first. Of a package whose other tests take long, those in
 # *_docker_test.go alone are run here: `make test` has run the others.
-test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one)
-	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./test/docker/... ./plugins/docker/... ./test/bench/docker ./test/readme || status=1; \
+test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one; PyPI for one of them)
+	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./test/docker/... ./plugins/docker/... ./test/bench/docker ./test/bench/gateway ./test/readme || status=1; \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' plugin/sdk/posix/*_docker_test.go | paste -sd '|' -); \
 	$(GO) test -timeout 40m -tags docker $(TESTFLAGS) -run "^($$tests)$$" ./plugin/sdk/posix || status=1; exit $$status
 
@@ -85,6 +85,10 @@ bench: build ## Measure the figures of docs/performance.md, with their ratios to
 bench-docker: build ## Measure the docker provider beside the engine itself and pydantic-ai-backend
 	@$(GO) run ./test/docker/images
 	CGO_ENABLED=0 $(GO) run ./test/bench/docker -bin $(BIN)
+
+bench-gateway: build ## Measure berth serve beside sandboxd, then under load; DOCS=docs/performance.md keeps the figures
+	@$(GO) run ./test/docker/images
+	CGO_ENABLED=0 $(GO) run ./test/bench/gateway -bin $(BIN) $(if $(DOCS),-docs $(DOCS))
 
 vulncheck: ## Look for known vulnerabilities, where the database can be reached
 	$(GOVULNCHECK) ./...

@@ -77,7 +77,7 @@ func (b *bench) endure(ctx context.Context, l load) (e *endured, err error) {
 	plugin := b.berth.pluginPID()
 	e.remember(b, "before")
 	sessions, err := b.openLoaded(ctx, l, r)
-	defer func() { //nolint:contextcheck // what was made is removed, though the run was cancelled
+	defer func() {
 		err = errors.Join(err, purgeLoaded(context.WithoutCancel(ctx), l, r, sessions))
 		e.remember(b, "all purged")
 		for kind := range r.kinds {

@@ -23,12 +23,13 @@ func main() {
 	bin := flag.String("bin", "bin", "folder with berth and the plugin binaries")
 	image := flag.String("image", "berth-test/busybox", "image of the workspaces, with a shell")
 	duration := flag.Duration("load", time.Minute, "how long the load lasts; 0 leaves it out")
+	rows := flag.Bool("rows", true, "measure the single calls")
 	docs := flag.String("docs", "", "a `FILE` whose part between the lines "+begin+" and "+end+" is replaced by the figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var figures bytes.Buffer
-	err := run(ctx, io.MultiWriter(os.Stdout, &figures), *bin, *image, load{sessions: 200, callers: 20, duration: *duration})
+	err := run(ctx, io.MultiWriter(os.Stdout, &figures), *bin, *image, *rows, load{sessions: 200, callers: 20, duration: *duration})
 	if err == nil && *docs != "" {
 		err = fill(*docs, figures.String())
 	}
@@ -38,7 +39,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, bin, image string, l load) (err error) {
+func run(ctx context.Context, out io.Writer, bin, image string, rows bool, l load) (err error) {
 	busy := loadAverage()
 	b, err := open(ctx, bin, image)
 	if err != nil {
@@ -50,11 +51,10 @@ func run(ctx context.Context, out io.Writer, bin, image string, l load) (err err
 		return err
 	}
 	fmt.Fprintf(out, "%s/%s, %d cores, %s, Docker Engine %s. Load average before it began: %s.\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), version.Version, busy)
-	if err := b.printClient(ctx, out); err != nil {
-		return err
-	}
-	if err := b.printWire(ctx, out); err != nil {
-		return err
+	if rows {
+		if err := errors.Join(b.printClient(ctx, out), b.printWire(ctx, out)); err != nil {
+			return err
+		}
 	}
 	if l.duration == 0 {
 		return nil
@@ -94,5 +94,5 @@ func fill(path, figures string) error {
 	if !found || !ended {
 		return fmt.Errorf("%s has no lines %s and %s", path, begin, end)
 	}
-	return os.WriteFile(path, []byte(before+begin+"\n"+strings.TrimSpace(figures)+"\n"+end+"\n"+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+"\n\n"+strings.TrimSpace(figures)+"\n\n"+end+"\n"+after), 0o644)
 }

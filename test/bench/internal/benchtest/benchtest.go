@@ -4,12 +4,15 @@ package benchtest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/test/bench/internal/proc"
 )
 
 const (
@@ -49,6 +52,20 @@ func Waits(t *testing.T, name string, pids []int, do func() error) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// hold stops a process, and waits until all its threads have stopped: one that goes on
+// a little longer may still do something about the next process that is stopped.
+func hold(pid int) error {
+	if err := signalStop(pid); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(patience); !proc.Stopped(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("process %d has not stopped after %v", pid, patience), release(pid))
+		}
+	}
+	return nil
 }
 
 // Build builds commands of the module, and the guest, as `make build` does.

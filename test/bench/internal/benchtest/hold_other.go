@@ -4,5 +4,5 @@ package benchtest
 
 import "errors"
 
-func hold(int) error    { return errors.ErrUnsupported }
-func release(int) error { return errors.ErrUnsupported }
+func signalStop(int) error { return errors.ErrUnsupported }
+func release(int) error    { return errors.ErrUnsupported }

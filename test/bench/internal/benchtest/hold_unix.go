@@ -4,5 +4,5 @@ package benchtest
 
 import "syscall"
 
-func hold(pid int) error    { return syscall.Kill(pid, syscall.SIGSTOP) }
-func release(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+func signalStop(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
+func release(pid int) error    { return syscall.Kill(pid, syscall.SIGCONT) }

@@ -43,3 +43,15 @@ func Child(pid int, program string) int {
 	}
 	return 0
 }
+
+// Stopped says whether a signal has stopped all threads of a process.
+func Stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/status", pid))
+	for _, thread := range threads {
+		data, err := os.ReadFile(thread)
+		if err == nil && !strings.Contains(string(data), "\nState:\tT ") {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
