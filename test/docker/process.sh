@@ -3,10 +3,11 @@
 # says in $state/log. To be sourced, with state set.
 
 # start COMMAND…: starts it in a session of its own, so that a signal to this
-# script's terminal is not the service's.
+# script's terminal is not the service's, and in a folder of its own: Podman's
+# monitors of containers leave files where they are.
 start() {
 	mkdir -p -m 755 "$state"
-	setsid "$@" >"$state/log" 2>&1 </dev/null &
+	(cd "$state" && exec setsid "$@") >"$state/log" 2>&1 </dev/null &
 	pid=$!
 	printf '%s %s\n' "$pid" "$(started_at "$pid")" >"$state/pid"
 }
