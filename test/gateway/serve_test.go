@@ -36,6 +36,7 @@ type setup struct {
 	providers map[string]any // the section of that name
 	gateway   map[string]any // the section of that name, but for token and address
 	token     string         // a new one if empty
+	env       []string       // besides what it needs
 	groups    []uint32       // of an unprivileged berth, besides its own
 	asRoot    bool           // berth is root if the tests are: else it is not
 	// containers are those of its provider, if it has any.
@@ -107,6 +108,7 @@ func serve(t testing.TB, with setup) *server {
 	if host, ok := os.LookupEnv(client.EnvOverrideHost); ok {
 		s.cmd.Env = append(s.cmd.Env, client.EnvOverrideHost+"="+host)
 	}
+	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what a terminal sends to the tests is not for it
 	if os.Geteuid() == 0 && !with.asRoot {
