@@ -12,7 +12,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-python test-docker test-sandboxd cover fuzz lint vet generate generate-check bench bench-docker bench-gateway vulncheck clean
+.PHONY: help build demo test test-python test-docker test-sandboxd test-gateway cover fuzz lint vet generate generate-check bench bench-docker bench-gateway vulncheck clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ test-docker: build ## Run the tests that need a Docker engine (test/docker/up st
 
 test-sandboxd: ## Run the tests that need sandboxd (python3 with venv, PyPI, and a Docker engine)
 	@$(GO) test -timeout 60m -tags sandboxd $(TESTFLAGS) ./test/sandboxd/...
+
+# Of the gateway's own packages those that need PostgreSQL alone: `make test` has run
+# the others.
+test-gateway: ## Run the tests on the gateway (python3 with venv, PyPI, PostgreSQL, and a Docker engine)
+	@status=0; $(GO) test -timeout 20m -tags gateway -parallel 4 $(TESTFLAGS) ./test/gateway || status=1; \
+	$(GO) test -timeout 20m -tags gateway $(TESTFLAGS) -run '^TestPostgres$$' ./host/gateway/internal/... || status=1; exit $$status
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...

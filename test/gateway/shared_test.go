@@ -142,7 +142,7 @@ func TestShared_KilledInMidRun(t *testing.T) {
 		return g.client.do(t, ask{Gateway: g.two.url, Ref: ref, Do: "run", Argv: []string{"kill", "-0", pid}}).ExitCode != 0
 	})
 	eventually(t, "the other does not list it any more", func() bool {
-		return !strings.Contains(g.two.want(t, http.StatusOK, "GET", "/sessions/"+ref+"/runs", nil), `"running"`)
+		return !strings.Contains(g.two.want(t, http.StatusOK, "GET", "/sessions/"+ref+"/runs", nil), `"running":true`)
 	})
 	g.client.do(t, ask{Gateway: g.two.url, Ref: ref, Do: "destroy"})
 	if left := containers(t, g.provider); len(left) > 0 {
