@@ -199,8 +199,8 @@ func ended(ran *runAnswer) error {
 	if strings.Contains(text, "cannot fork") || strings.Contains(text, "can't fork") {
 		return fmt.Errorf("the session's limit of processes is reached: %s: %w", short(*ran.Stderr), workspace.ErrTransient)
 	}
-	if ran.ExitCode != nil && *ran.ExitCode == 0 {
-		return fmt.Errorf("the service lost what the session said: %s: %w", short(*ran.Stderr), workspace.ErrTransient)
+	if ran.lost() {
+		return errLost
 	}
 	return fmt.Errorf("a script of ours in the session was ended: %s: %s", ran.ended(), short(*ran.Stderr))
 }
