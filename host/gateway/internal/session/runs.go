@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"sync"
 	"time"
@@ -24,11 +23,9 @@ const (
 // RunInfo is a run in a listing.
 type RunInfo struct {
 	Session, ID string
-	// HostRun is the host's own id of it, once known: for workspace.Runs.
-	HostRun  string
-	Args     []string
-	Detached bool
-	Started  time.Time
+	Args        []string
+	Detached    bool // it goes on when its client goes
+	Started     time.Time
 	// End is nil while it goes. Ended runs are told for some minutes.
 	End *RunEnd
 }
@@ -90,11 +87,6 @@ func (m *Manager) RunBegin(ctx context.Context, info RunInfo, cancel func()) (do
 			}
 		})
 	}, nil
-}
-
-// RunStarted tells the host's own id of a run, once it is known.
-func (m *Manager) RunStarted(ctx context.Context, session, id, hostRun string) error {
-	return storeError(m.st.NameRun(ctx, session, id, m.id, hostRun))
 }
 
 func (m *Manager) endRun(key store.RunKey, r *run) {
@@ -176,7 +168,7 @@ func (m *Manager) StopRun(ctx context.Context, session, id string) error {
 		return storeError(err)
 	}
 	if !asked {
-		return m.stopLeft(ctx, session, id)
+		return nil
 	}
 	for {
 		row, err := m.st.Run(waitCtx, session, id)
@@ -187,29 +179,6 @@ func (m *Manager) StopRun(ctx context.Context, session, id string) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// stopLeft stops a detached run that goes on although its gateway is gone.
-func (m *Manager) stopLeft(ctx context.Context, session, id string) error {
-	row, err := m.st.Run(ctx, session, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return storeError(err)
-	}
-	if !row.Detached || row.HostRun == "" || row.ExitCode != nil {
-		return nil
-	}
-	u, err := m.Acquire(ctx, session)
-	if err != nil {
-		return err
-	}
-	defer u.Release()
-	if err := u.Workspace.StopRun(ctx, row.HostRun); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
-		return u.Check(ctx, err)
-	}
-	return nil
 }
 
 // Runs returns the runs of a session, oldest first: those that go, and those that
@@ -224,7 +193,7 @@ func (m *Manager) Runs(ctx context.Context, session string) ([]RunInfo, error) {
 	}
 	infos := make([]RunInfo, 0, len(rows))
 	for _, row := range rows {
-		i := RunInfo{Session: row.Session, ID: row.ID, HostRun: row.HostRun, Args: row.Args, Detached: row.Detached, Started: row.Started}
+		i := RunInfo{Session: row.Session, ID: row.ID, Args: row.Args, Detached: row.Detached, Started: row.Started}
 		if !row.Ended.IsZero() {
 			i.End = &RunEnd{At: row.Ended, ExitCode: row.ExitCode, Detail: row.Detail}
 		}

@@ -57,12 +57,13 @@ func (s *Store) Leave(ctx context.Context, gateway string) error {
 // Tidy ends the runs of gateways that are gone, and forgets what is old.
 func (s *Store) Tidy(ctx context.Context) error {
 	return s.change(ctx, s.lazy, "tidy", func(q querier) error {
+		if err := s.endLost(ctx, q); err != nil {
+			return err
+		}
 		for _, t := range []struct {
 			query string
 			age   time.Duration
 		}{
-			{`UPDATE berth_runs SET ended_at = {now} + CAST($1 AS BIGINT), detail = 'its gateway is gone' WHERE ended_at = 0
-				AND NOT EXISTS (SELECT 1 FROM berth_gateways g WHERE g.id = berth_runs.gateway AND g.lease_until > {now})`, 0},
 			{`DELETE FROM berth_runs WHERE ended_at > 0 AND ended_at < {now} - CAST($1 AS BIGINT)`, keepRuns},
 			{`DELETE FROM berth_gateways WHERE lease_until < {now} - CAST($1 AS BIGINT)`, keepGateways},
 		} {
@@ -72,6 +73,13 @@ func (s *Store) Tidy(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// endLost ends the runs of gateways that are gone.
+func (s *Store) endLost(ctx context.Context, q querier) error {
+	_, err := q.ExecContext(ctx, s.dialect.sql(`UPDATE berth_runs SET ended_at = {now}, detail = 'its gateway is gone' WHERE ended_at = 0
+		AND NOT EXISTS (SELECT 1 FROM berth_gateways g WHERE g.id = berth_runs.gateway AND g.lease_until > {now})`))
+	return err
 }
 
 // Setting reads a value that all gateways share, empty if nobody has set it.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/host/gateway/internal/store"
 )
@@ -48,6 +49,29 @@ func TestSQLite_OneProcessHasTheFile(t *testing.T) {
 	claim(t, s, "a", store.Options{})
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode: %v, %v", info, err)
+	}
+}
+
+// After a gateway that was killed, nobody is sent to another one that there cannot be.
+func TestSQLite_ARunEndsWithTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.db")
+	s := openStore(t, path)
+	claim(t, s, "a", store.Options{})
+	if err := s.Beat(t.Context(), "killed", nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.BeginRun(t.Context(), store.Run{Session: "a", ID: "r", Gateway: "killed"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, path)
+	if run, err := s.Run(t.Context(), "a", "r"); err != nil || run.Ended.IsZero() || run.Detail != "its gateway is gone" {
+		t.Errorf("the run: %+v, %v", run, err)
+	}
+	if err := s.BeginRun(t.Context(), store.Run{Session: "a", ID: "r", Gateway: "next"}); err != nil {
+		t.Errorf("its id again: %v", err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 type Run struct {
 	Session, ID string
 	Gateway     string // that runs it
-	HostRun     string // the host's own id of it
 	Args        []string
 	Detached    bool
 	Started     time.Time
@@ -45,9 +44,9 @@ func (s *Store) BeginRun(ctx context.Context, r Run) error {
 		if err != nil {
 			return err
 		}
-		result, err := q.ExecContext(ctx, s.dialect.sql(`INSERT INTO berth_runs (session, id, gateway, host_run, args, detached, started_at, ended_at, exit_code, detail, stop)
-			VALUES ($1, $2, $3, '', $4, $5, {now}, 0, NULL, '', 0)
-			ON CONFLICT (session, id) DO UPDATE SET gateway = $3, host_run = '', args = $4, detached = $5, started_at = {now}, ended_at = 0, exit_code = NULL, detail = '', stop = 0
+		result, err := q.ExecContext(ctx, s.dialect.sql(`INSERT INTO berth_runs (session, id, gateway, args, detached, started_at, ended_at, exit_code, detail, stop)
+			VALUES ($1, $2, $3, $4, $5, {now}, 0, NULL, '', 0)
+			ON CONFLICT (session, id) DO UPDATE SET gateway = $3, args = $4, detached = $5, started_at = {now}, ended_at = 0, exit_code = NULL, detail = '', stop = 0
 			WHERE berth_runs.ended_at > 0 OR NOT EXISTS (SELECT 1 FROM berth_gateways g WHERE g.id = berth_runs.gateway AND g.lease_until > {now})`),
 			r.Session, r.ID, r.Gateway, string(args), number(r.Detached))
 		if err != nil {
@@ -57,14 +56,6 @@ func (s *Store) BeginRun(ctx context.Context, r Run) error {
 			return errors.Join(err, ErrExists)
 		}
 		return nil
-	})
-}
-
-// NameRun tells the host's own id of a run.
-func (s *Store) NameRun(ctx context.Context, session, id, gateway, hostRun string) error {
-	return s.change(ctx, s.lazy, "name run "+id+" of session "+session, func(q querier) error {
-		_, err := q.ExecContext(ctx, "UPDATE berth_runs SET host_run = $1 WHERE session = $2 AND id = $3 AND gateway = $4", hostRun, session, id, gateway)
-		return err
 	})
 }
 
@@ -127,13 +118,13 @@ func (s *Store) Run(ctx context.Context, session, id string) (Run, error) {
 	return r, s.wrap("read run "+id+" of session "+session, err)
 }
 
-const runColumns = "session, id, gateway, host_run, args, detached, started_at, ended_at, exit_code, detail"
+const runColumns = "session, id, gateway, args, detached, started_at, ended_at, exit_code, detail"
 
 func scanRun(row scanner) (Run, error) {
 	var r Run
 	var args string
 	var detached, started, ended int64
-	if err := row.Scan(&r.Session, &r.ID, &r.Gateway, &r.HostRun, &args, &detached, &started, &ended, &r.ExitCode, &r.Detail); err != nil {
+	if err := row.Scan(&r.Session, &r.ID, &r.Gateway, &args, &detached, &started, &ended, &r.ExitCode, &r.Detail); err != nil {
 		return r, err
 	}
 	r.Detached, r.Started = detached != 0, time.UnixMicro(started)

@@ -66,9 +66,6 @@ func testRuns(t *testing.T, s *store.Store) {
 	if err := s.BeginRun(t.Context(), store.Run{Session: "b", ID: "r1", Gateway: "h"}); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("in no session: %v", err)
 	}
-	if err := s.NameRun(t.Context(), "a", "r1", "g", "run-host"); err != nil {
-		t.Fatal(err)
-	}
 	key := store.RunKey{Session: "a", ID: "r1"}
 	if orders, err := s.Orders(t.Context(), "g"); err != nil || len(orders) != 1 || orders[key] != 0 {
 		t.Errorf("orders: %v, %v", orders, err)
@@ -88,7 +85,7 @@ func testRuns(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 	got, err := s.Run(t.Context(), "a", "r1")
-	if err != nil || got.Ended.IsZero() || *got.ExitCode != 7 || got.Detail != "exit 7" || got.HostRun != "run-host" || !got.Detached || len(got.Args) != 3 || got.Args[2] != "a\x00b" {
+	if err != nil || got.Ended.IsZero() || *got.ExitCode != 7 || got.Detail != "exit 7" || !got.Detached || len(got.Args) != 3 || got.Args[2] != "a\x00b" {
 		t.Errorf("ended: %+v, %v", got, err)
 	}
 	if err := s.BeginRun(t.Context(), store.Run{Session: "a", ID: "r1", Gateway: "h"}); err != nil {

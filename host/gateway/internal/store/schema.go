@@ -51,7 +51,6 @@ var schema = []string{
 		session    TEXT NOT NULL,
 		id         TEXT NOT NULL,
 		gateway    TEXT NOT NULL,
-		host_run   TEXT NOT NULL,
 		args       TEXT NOT NULL,
 		detached   BIGINT NOT NULL,
 		started_at BIGINT NOT NULL,
@@ -85,7 +84,16 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		if there {
-			return checkVersion(ctx, q)
+			if err := checkVersion(ctx, q); err != nil || s.Shared() {
+				return err
+			}
+			// The file is this process's: no gateway of before lives, and nobody needs to
+			// wait until that shows. What one was doing with a session keeps its lease:
+			// its plugin, or an engine, may still be at it.
+			if _, err := q.ExecContext(ctx, "DELETE FROM berth_gateways"); err != nil {
+				return err
+			}
+			return s.endLost(ctx, q)
 		}
 		for _, statement := range schema {
 			if _, err := q.ExecContext(ctx, statement); err != nil {
