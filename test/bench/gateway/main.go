@@ -56,6 +56,7 @@ func run(ctx context.Context, out io.Writer, bin, image string, rows bool, l loa
 			return err
 		}
 	}
+	defer func() { fmt.Fprintf(out, "\nLoad average at the end: %s.\n", loadAverage()) }()
 	if l.duration == 0 {
 		return nil
 	}

@@ -36,7 +36,7 @@ func (b *bench) printWire(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		own, ours, theirs := by[columnHost], by[columnBerth], by[columnSandboxd]
-		cells := []string{r.name, text(own.At(50)), text(ours.At(50)), text(ours.At(95)), text(ours.At(50) - own.At(50))}
+		cells := []string{r.name, text(own.At(50)), text(ours.At(50)), text(ours.At(95)), added(ours.At(50) - own.At(50))}
 		if len(theirs.Samples) > 0 {
 			cells = append(cells, text(theirs.At(50)), text(theirs.At(95)), ratio(theirs, ours))
 		} else {
@@ -57,21 +57,31 @@ func ratio(of, to result) string {
 
 // aim tells what was aimed at, and whether it was missed.
 func aim(r row, ours result) string {
+	told := fmt.Sprintf("%g ms", float64(r.aim)/float64(time.Millisecond))
 	switch {
 	case r.aim == 0:
 		return ""
 	case ours.At(50) > r.aim:
-		return text(r.aim) + ", **missed**"
+		return told + ", **missed**"
 	default:
-		return text(r.aim)
+		return told
 	}
+}
+
+// added is what one median is over another, of which it is a part: less than nothing
+// is the machine's noise.
+func added(d time.Duration) string {
+	if d <= 0 {
+		return "nothing measurable"
+	}
+	return text(d)
 }
 
 // text is a duration with a space before its unit.
 func text(d time.Duration) string {
 	d = timing.Rounded(d)
 	switch {
-	case d >= time.Second || d <= -time.Second:
+	case d >= time.Second:
 		return fmt.Sprintf("%.2f s", d.Seconds())
 	case d >= 100*time.Millisecond:
 		return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond))
