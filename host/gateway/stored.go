@@ -25,11 +25,20 @@ type treeRequest struct {
 }
 
 type treesRequest struct {
-	_          struct{} `json:"-" additionalProperties:"true"`
-	Sessions   []string `json:"sessions" nullable:"false" minItems:"1" maxItems:"100" doc:"The sessions' ids"`
-	Path       string   `json:"path,omitempty" default:"." doc:"Relative to the working directory, or absolute in it"`
-	MaxDepth   int      `json:"max_depth,omitempty" minimum:"1" maximum:"64" default:"6" doc:"How many levels are listed"`
-	MaxEntries int      `json:"max_entries,omitempty" minimum:"1" maximum:"100000" default:"2000" doc:"Of each session"`
+	_          struct{}   `json:"-" additionalProperties:"true"`
+	Sessions   sessionIDs `json:"sessions" doc:"The sessions' ids"`
+	Path       string     `json:"path,omitempty" default:"." doc:"Relative to the working directory, or absolute in it"`
+	MaxDepth   int        `json:"max_depth,omitempty" minimum:"1" maximum:"64" default:"6" doc:"How many levels are listed"`
+	MaxEntries int        `json:"max_entries,omitempty" minimum:"1" maximum:"100000" default:"2000" doc:"Of each session"`
+}
+
+// sessionIDs are those of one request.
+type sessionIDs []string
+
+// Schema has the pattern in each, which a tag of the field cannot say.
+func (sessionIDs) Schema(huma.Registry) *huma.Schema {
+	least, most := 1, 100
+	return &huma.Schema{Type: huma.TypeArray, MinItems: &least, MaxItems: &most, Items: &huma.Schema{Type: huma.TypeString, Pattern: aliasName.String()}}
 }
 
 type treeAnswer struct {
@@ -119,11 +128,6 @@ func registerStored(g *Gateway) {
 		OperationID: "stored-trees", Method: http.MethodPost, Path: "/workspaces/trees", Tags: []string{tagWorkspaces},
 		Summary: "List the same folder of several sessions", Description: "What is wrong with one of them is told in its place.",
 	}, byService, failures{text: []int{http.StatusServiceUnavailable}}, func(ctx context.Context, in *struct{ Body treesRequest }) (*trees, error) {
-		for i, id := range in.Body.Sessions {
-			if !aliasName.MatchString(id) {
-				return nil, errInvalid("string_pattern_mismatch", "want a session's id", echo([]any{"body", "sessions", i}, id), "body", "sessions", i)
-			}
-		}
 		return &trees{treesAnswer{g.trees(ctx, in.Body)}}, nil
 	})
 
