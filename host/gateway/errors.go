@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -60,7 +61,7 @@ func (e *wireError) Error() string {
 			text = detail[0].Msg
 		}
 	}
-	if e.cause != nil && e.cause.Error() != text {
+	if e.cause != nil && !strings.Contains(text, e.cause.Error()) {
 		text += ": " + e.cause.Error()
 	}
 	return text

@@ -99,14 +99,14 @@ func writeText(w http.ResponseWriter, status int) {
 
 // recovered answers a request whose handler has panicked, if nothing was written
 // yet. Huma panics where an answer cannot be written, so it is no news when the
-// client has gone.
+// client has gone; nor must one that was cut off be told of a success then.
 func (g *Gateway) recovered(a *answer, r *http.Request, fault any) {
 	if err, ok := fault.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(fault)
 	}
 	if r.Context().Err() != nil || a.err != nil {
 		g.logger.Debug("answer not written", "method", r.Method, "path", r.URL.Path, "fault", fault)
-		return
+		panic(http.ErrAbortHandler)
 	}
 	g.logger.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "fault", fault, "stack", string(debug.Stack()))
 	if a.status != 0 {

@@ -79,6 +79,17 @@ func mapError(err error) error {
 	return wire
 }
 
+// cutOff is what a call that the gateway's end has cut tells, if that is its error:
+// unlike a passing fault, it may have been carried out.
+func cutOff(err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	wire := errText(http.StatusBadGateway, "the gateway ended during the call, which may have been carried out")
+	wire.cause = err
+	return wire
+}
+
 // errCause tells an error by its own text.
 func errCause(status int, err error) *wireError {
 	return &wireError{status: status, detail: plain(err.Error()), cause: err}

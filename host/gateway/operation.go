@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -50,6 +51,9 @@ func register[I, O any](g *Gateway, op huma.Operation, who access, may failures,
 	describe(g.api, &op, reflect.TypeFor[I](), who, may)
 	huma.Register(g.api, op, func(ctx context.Context, input *I) (*O, error) {
 		output, err := handler(ctx, input)
+		if err != nil && errors.Is(context.Cause(ctx), errShutdown) && slices.Contains(may.text, http.StatusBadGateway) {
+			err = cutOff(err)
+		}
 		if err != nil {
 			return nil, mapError(err)
 		}

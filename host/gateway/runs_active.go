@@ -214,7 +214,7 @@ func (r *activeRun) conclude(ctx context.Context, result *workspace.Result, err 
 		code := exitTerminated
 		r.end.stopped, r.end.exitCode = true, &code
 	case errors.Is(cause, errShutdown):
-		r.end.err = errText(http.StatusServiceUnavailable, "the gateway has ended, and the run with it")
+		r.end.err = errText(http.StatusBadGateway, "the gateway ended, and the run with it")
 	case errors.As(cause, &refused):
 		r.end.err = refused
 	default:

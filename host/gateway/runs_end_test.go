@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"strconv"
@@ -253,6 +254,67 @@ func TestRun_Events(t *testing.T) {
 		}
 		if e["duration_ms"].(float64) < 0 || e["duration_ms"] == 0.0 {
 			t.Errorf("event %d took %v ms", i, e["duration_ms"])
+		}
+	}
+}
+
+// A run that is cut may have done anything, so that nobody must take it for one that
+// can be sent again.
+func TestServeTellsOfARunThatItCuts(t *testing.T) {
+	tg := newTestGateway(t, anywhere, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
+	dir := tg.workDir(tg.open("s"), "s")
+	s := tg.serve()
+	answers := make(map[string]chan got)
+	for path, body := range map[string]map[string]any{
+		"run":  {"argv": []string{"sh", "-c", "touch run; exec sleep 300"}, "run_id": someRun},
+		"runs": {"script": "touch runs; exec sleep 300"},
+	} {
+		data, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/sessions/s/"+path, bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", jsonType)
+		req.Header.Set(tokenHeader, serviceToken)
+		answer := make(chan got, 1)
+		answers[path] = answer
+		go func() {
+			text, err := s.ask(req)
+			answer <- got{text, err}
+		}()
+		eventually(t, "the command runs", func() bool { return exists(dir + "/" + path) })
+	}
+	s.stop()
+	if err := s.wait(); err != nil {
+		t.Error(err)
+	}
+	const told = "the gateway ended, and the run with it"
+	if a := <-answers["run"]; a.err != nil || !strings.HasPrefix(a.text, "502 ") || !strings.Contains(a.text, told) {
+		t.Error(a.text, a.err)
+	}
+	if a := <-answers["runs"]; a.err != nil || !strings.Contains(a.text, `"type":"ended"`) || !strings.Contains(a.text, `{"status":502,"detail":"`+told+`"}`) {
+		t.Error(a.text, a.err)
+	}
+	runs, err := tg.sessions.Runs(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs[len(runs)-2:] {
+		if r.End == nil || r.End.Detail != told {
+			t.Errorf("listed: %+v", r)
+		}
+	}
+}
+
+// A write that is cut may have been carried out, which a passing fault has not.
+func TestCutOff(t *testing.T) {
+	for name, err := range map[string]error{"ended with its context": context.Canceled, "another error": os.ErrNotExist} {
+		var wire *wireError
+		if is := errors.As(cutOff(err), &wire); is != errors.Is(err, context.Canceled) || is && (wire.status != http.StatusBadGateway || wire.retryAfter != 0) {
+			t.Errorf("%s: %v", name, cutOff(err))
 		}
 	}
 }

@@ -24,6 +24,9 @@ const (
 	idleTimeout = 5 * time.Minute
 	// maxHeader is far more than a token and a path need.
 	maxHeader = 64 << 10
+	// tellTimeout is how long requests that are cut have to stop their commands
+	// (contract C5) and tell their clients, which take what they are sent.
+	tellTimeout = 5 * time.Second
 	// cutTimeout is how long requests that were cut have to return: longer than
 	// stopping a command takes (contract C5).
 	cutTimeout = 10 * time.Second
@@ -106,10 +109,10 @@ func (g *Gateway) Exposed(l net.Listener) bool {
 
 // Serve answers what comes in at l until ctx ends. Then it takes no more, waits for
 // what is in flight, for the configuration's DrainTimeout at most, and cuts the
-// rest: their commands are stopped. It closes l.
+// rest: their commands are stopped, and their clients told. It closes l.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
-	base, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
 	server := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		TLSConfig:   g.tls,
@@ -136,8 +139,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	if server.Shutdown(drain) != nil {
 		g.logger.Warn("requests cut off", "after", g.config.DrainTimeout)
-		_ = server.Close()
-		cut()
+		cut(errShutdown)
+		tell, told := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		defer told()
+		if server.Shutdown(tell) != nil {
+			_ = server.Close()
+		}
 	}
 	if err == nil {
 		if end := <-served; !errors.Is(end, http.ErrServerClosed) {

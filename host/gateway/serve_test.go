@@ -76,7 +76,15 @@ func (s *served) get(path string) (string, error) {
 	if strings.HasPrefix(url, "unix:") {
 		url = "http://gateway"
 	}
-	resp, err := s.client.Get(url + path)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, url+path, nil)
+	if err != nil {
+		return "", err
+	}
+	return s.ask(req)
+}
+
+func (s *served) ask(req *http.Request) (string, error) {
+	resp, err := s.client.Do(req)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +174,7 @@ func TestServeCutsWhatTakesTooLong(t *testing.T) {
 		t.Error(err)
 	}
 	if a := <-answer; a.err == nil {
-		t.Error(a.text)
+		t.Error(a.text, a.err)
 	}
 }
 

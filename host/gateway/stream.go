@@ -236,6 +236,10 @@ func (g *Gateway) follow(ctx context.Context, events *eventWriter, r *activeRun,
 		quit = nil
 	}
 	state, err := events.relay(ctx, f, stay, quit)
+	if f == r.lead && errors.Is(context.Cause(ctx), errShutdown) {
+		// The command is being stopped: its client hears the end of it.
+		state, err = events.relay(context.WithoutCancel(ctx), f, stay, quit)
+	}
 	if err != nil {
 		return
 	}
