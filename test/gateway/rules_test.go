@@ -50,9 +50,9 @@ func TestRules(t *testing.T) {
 			for name, got := range outcomes {
 				switch reason := c.skipped[name]; {
 				case got.Failure != nil:
-					t.Errorf("%s fails:\n%s", name, got.Failure.Text)
+					t.Errorf("%s fails:\n%s", name, end(got.Failure.Text))
 				case got.Error != nil:
-					t.Errorf("%s cannot be checked:\n%s", name, got.Error.Text)
+					t.Errorf("%s cannot be checked:\n%s", name, end(got.Error.Text))
 				case got.Skipped != nil && reason == "":
 					t.Errorf("%s is skipped, for no reason that is known: %s", name, got.Skipped.Message)
 				case got.Skipped == nil && reason != "":
@@ -148,7 +148,7 @@ func rules(t *testing.T, s *server) map[string]outcome {
 	report := filepath.Join(t.TempDir(), "report.xml")
 	cmd := pythonCommand(t, s, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml", report, "test_rules.py")
 	text, err := cmd.CombinedOutput()
-	t.Logf("%v: %s", err, text[max(0, len(text)-200):])
+	t.Logf("%v: %s", err, end(string(text)))
 	data, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -165,3 +165,6 @@ func rules(t *testing.T, s *server) map[string]outcome {
 	}
 	return outcomes
 }
+
+// end is the end of a text, where pytest says what was wrong.
+func end(text string) string { return text[max(0, len(text)-2000):] }

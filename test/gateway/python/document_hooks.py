@@ -92,8 +92,8 @@ def line_conformance(ctx, response, case):
     document = case.operation.schema.raw_schema
     said = document["paths"][case.operation.path][case.operation.method]["responses"]
     schema = said[str(response.status_code)]["content"]["application/x-ndjson"]["schema"]
-    check = jsonschema_rs.validator_for({**schema, "components": document["components"]})
+    line_schema = jsonschema_rs.validator_for({**schema, "components": document["components"]})
     lines = response.content.decode().splitlines()
     assert lines, "a stream without a line"
     for line in lines:
-        check.validate(json.loads(line))
+        assert line_schema.is_valid(json.loads(line)), f"a line that the document has not: {line}"
