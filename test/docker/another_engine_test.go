@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/test/docker/enginetest"
+	"github.com/berth-dev/berth/test/internal/binaries"
 )
 
 const (
@@ -126,7 +127,7 @@ func runOn(t *testing.T, address string, args []string) (outcomes map[string]*ou
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "test2json", "-t", self}, args...)...)
-	cmd.Env = append(os.Environ(), "DOCKER_HOST="+address, "DOCKER_CONTEXT=", envBin+"="+bin)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST="+address, "DOCKER_CONTEXT=", binaries.EnvBin+"="+bin)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.StdoutPipe()
