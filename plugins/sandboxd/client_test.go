@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/berth-dev/berth/plugin/sdk"
@@ -238,34 +237,6 @@ func TestDestroyBelievesOnlyTheService(t *testing.T) {
 		p := &provider{client: c, opening: time.Second}
 		if err := p.Destroy(t.Context(), workspace.NewToken()); (err == nil) != gone {
 			t.Errorf("destroy with the answer %s: %v", body, err)
-		}
-	}
-}
-
-// TestLostAnswersAreAskedForAgain: of what can be made twice, and of nothing else.
-func TestLostAnswersAreAskedForAgain(t *testing.T) {
-	for op, want := range map[string]int{
-		"rop_stat r/x":             execTries,
-		"rop_put r/x r644 r r":     execTries,
-		"rop_put r/x r644 r1 r":    1,
-		"rop_put r/x r644 r r1":    1,
-		"rop_remove r/x":           1,
-		"rop_more r/x r0 r1 b YQ=": 1,
-	} {
-		asked := 0
-		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			asked++
-			answering(200, jsonKind, `{"stdout":"","stderr":"","exit_code":0}`)(w, r)
-		})
-		s := &session{client: c, id: "x", provider: &provider{logger: hclog.NewNullLogger()}, alive: t.Context()}
-		s.access.Store(&access{policy: policy{ExecuteTimeout: 1}})
-		_, _, _, err := s.exec(t.Context(), append([]string{"/bin/sh", "-c", "true", "sh", "r100"}, strings.Fields(op)...))
-		s.tasks.Wait() // with the stop of what was given up
-		if !errors.Is(err, workspace.ErrTransient) {
-			t.Errorf("%s: %v", op, err)
-		}
-		if asked != want+1 {
-			t.Errorf("%s: %d requests, want %d and a stop", op, asked, want)
 		}
 	}
 }

@@ -30,11 +30,12 @@ var stdinVariables = func() (names [8]string) {
 }()
 
 // request is what runs the command. Stdin that has ended is sent with it.
-func (p *process) request(stdin []byte, whole bool) run {
+// The results of other runs, which have arrived, are removed by it.
+func (p *process) request(stdin []byte, whole bool, arrived []string) run {
 	f := p.session.facts
 	var script strings.Builder
 	f.how(&script)
-	script.WriteString("_b_d=" + quote(p.folder) + " _b_run=" + p.name)
+	script.WriteString("_b_d=" + quote(p.folder) + " _b_run=" + p.name + " _b_old='" + strings.Join(arrived, " ") + "'")
 	if p.stdin != nil {
 		script.WriteString(" _b_in=1\n")
 	} else {
@@ -46,6 +47,7 @@ func (p *process) request(stdin []byte, whole bool) run {
 	variables(&script, p.cmd.Env)
 	script.WriteString("}\n")
 	script.WriteString(stopScript)
+	script.WriteString(resultScript)
 	script.WriteString(runScript)
 	r := run{id: newID()}
 	r.argv, r.env = scripted(script.String(), visible)

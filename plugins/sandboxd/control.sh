@@ -52,10 +52,8 @@ signal) # FOLDER SIGNAL
 	fi ;;
 stop) # FOLDER RUN GRACE
 	# One that has not begun does not begin any more.
-	if mkdir -m 700 "$2" 2>/dev/null; then
-		echo >"$2/stopped"
-		echo '!early'
-	fi
+	if mkdir -m 700 "$2" 2>/dev/null; then echo >"$2/stopped"; fi
+	[ ! -e "$2/stopped" ] || echo '!early'
 	_b_stop "$3" "$2" "$4"
 	echo =stopped ;;
 lease) # FOLDER
@@ -75,16 +73,31 @@ input) # FOLDER SEGMENT END
 		if [ -e "i.$(($3 - 2))" ]; then
 			echo '!full'
 		else
-			if [ -n "${_BERTH_I0+x}" ] && [ ! -e "i.$3" ]; then
-				printf '%s' "$_BERTH_I0$_BERTH_I1$_BERTH_I2$_BERTH_I3$_BERTH_I4$_BERTH_I5$_BERTH_I6$_BERTH_I7" | $_b_dec >i.new && mv i.new "i.$3"
+			# One that comes again, since the answer was lost, was taken perhaps.
+			_b_c=
+			[ ! -e i.got ] || read -r _b_c <i.got
+			if [ -n "${_BERTH_I0+x}" ] && [ "${_b_c:-0}" -lt "$3" ]; then
+				printf '%s' "$_BERTH_I0$_BERTH_I1$_BERTH_I2$_BERTH_I3$_BERTH_I4$_BERTH_I5$_BERTH_I6$_BERTH_I7" | $_b_dec >i.new && echo "$3" >i.got && mv i.new "i.$3"
 			fi
 			[ -z "$4" ] || echo >i.end
 		fi
 		echo =on
 	fi ;;
 finish) # FOLDER RUN O-SEGMENT O-OFFSET E-SEGMENT E-OFFSET
-	_b_stop "$3" "$2" 0
-	_b_exchange "$2" "$4" "$5" "$6" "$7" 0
-	cd / && rm -rf "$2" ;;
+	# What has ended by itself has a result, and is not stopped: its children go on.
+	if _b_kept "${2%/*}" "$3"; then
+		_b_result "$_b_k"
+		if [ -d "$2" ]; then rm -rf "$2"; fi # of a stop that came too late
+	else
+		_b_stop "$3" "$2" 0
+		_b_c=$2
+		if _b_kept "${2%/*}" "$3"; then _b_c=$_b_k; fi
+		_b_exchange "$_b_c" "$4" "$5" "$6" "$7" 0
+		cd / && rm -rf "$2"
+		if _b_kept "${2%/*}" "$3"; then rm -rf "$_b_k"; fi
+	fi ;;
+sweep) # TMP RUNS
+	_b_sweep "$2" "$3"
+	echo =swept ;;
 esac
 exit 0

@@ -136,9 +136,14 @@ func (t told) says(remark string) (rest string, ok bool) {
 var errScript = errors.New("the scripts in the session say what they do not say: is /bin/sh still its own?")
 
 // parse reads what a script wrote. One that was ended in the middle of its words is
-// not wrong: what is complete counts.
+// not wrong: what is complete counts. One whose beginning is missing has said nothing
+// that can be relied on.
 func (f facts) parse(text string) (told, error) {
 	var t told
+	text, ok := strings.CutPrefix(text, head)
+	if !ok {
+		return t, nil
+	}
 	var current *part
 	var encoded strings.Builder
 	finish := func() error {

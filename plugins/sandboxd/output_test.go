@@ -79,21 +79,26 @@ func TestSegmentsFollowEachOther(t *testing.T) {
 func TestScriptsAnswersAreRead(t *testing.T) {
 	f := facts{base64: true}
 	encoded := base64.StdEncoding.EncodeToString([]byte("a\xff"))
-	got, err := f.parse("@e.100000\n" + encoded + "\n@o.100003+7\n" + encoded[:2] + "\n" + encoded[2:] + "\n!left 7 a b\n=3\n")
+	got, err := f.parse(head + "@e.100000\n" + encoded + "\n@o.100003+7\n" + encoded[:2] + "\n" + encoded[2:] + "\n!left 7 a b\n=3\n")
 	if err != nil || got.word != "3" || len(got.parts) != 2 || got.left() != "a b (pid 7 in the container)" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if p := got.parts[1]; p.letter != "o" || p.segment != 100003 || p.offset != 7 || string(p.data) != "a\xff" {
 		t.Errorf("%+v", p)
 	}
-	if got, err := f.parse("@o.100000\n" + encoded + "\n@e.100000\nYQ"); err != nil || got.word != "" || len(got.parts) != 1 {
+	if got, err := f.parse(head + "@o.100000\n" + encoded + "\n@e.100000\nYQ"); err != nil || got.word != "" || len(got.parts) != 1 {
 		t.Errorf("one that broke off: %+v, %v", got, err)
 	}
-	if got, err := (facts{}).parse("@o.100000\n 61 ff\n 0a\n=0\n"); err != nil || string(got.parts[0].data) != "a\xff\n" {
+	for _, text := range []string{"", "be", "=0\n", "@o.100000\n" + encoded + "\n=0\n", encoded + "\n=0\n"} {
+		if got, err := f.parse(text); err != nil || got.word != "" || len(got.parts) > 0 {
+			t.Errorf("one without its beginning, %q: %+v, %v", text, got, err)
+		}
+	}
+	if got, err := (facts{}).parse(head + "@o.100000\n 61 ff\n 0a\n=0\n"); err != nil || string(got.parts[0].data) != "a\xff\n" {
 		t.Errorf("od's: %+v, %v", got, err)
 	}
 	for _, text := range []string{"@o\n=0\n", "@x.100000\n=0\n", "@o.1\n=0\n", "@o.100000+x\n=0\n", "@o.100000\n!!!\n@\n", "@o.100000\n%%%%\n=0\n"} {
-		if got, err := f.parse(text); !errors.Is(err, errScript) {
+		if got, err := f.parse(head + text); !errors.Is(err, errScript) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
@@ -103,7 +108,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("@o.100000\nYQ==\n=0\n", true)
 	f.Add("@o.100000+3\n 61\n!left 1 x\n=on\n", false)
 	f.Fuzz(func(t *testing.T, text string, asBase64 bool) {
-		told, err := facts{base64: asBase64}.parse(text)
+		told, err := facts{base64: asBase64}.parse(head + text)
 		var mu sync.Mutex
 		p := &process{}
 		p.change.L = &mu

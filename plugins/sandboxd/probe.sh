@@ -5,7 +5,7 @@ for _b_f in "${TMPDIR:-/tmp}" /tmp /dev/shm /var/tmp; do
 		break
 	fi
 done
-for _b_f in dd mkfifo mkdir rm cat tail tr grep wc sleep; do
+for _b_f in dd mkfifo mkdir mv rm cat tail tr grep wc sleep; do
 	command -v "$_b_f" >/dev/null 2>&1 || echo "lacks $_b_f"
 done
 if [ "$(printf 'YQ==' | base64 -d 2>/dev/null)" = a ]; then

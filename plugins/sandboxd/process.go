@@ -124,11 +124,14 @@ func (p *process) run() {
 	}
 	err := p.session.call(p.ctx, func(a *access) (err error) {
 		held = a
-		r := p.request(first, whole)
+		earlier := p.session.kept.take()
+		r := p.request(first, whole, earlier)
 		p.mu.Lock()
 		p.runID = r.id
 		p.mu.Unlock()
-		ran, err = p.session.post(p.ctx, a, r)
+		if ran, err = p.session.post(p.ctx, a, r); err != nil {
+			p.session.arrived(earlier...) // they may be there still
+		}
 		return err
 	})
 	end()
@@ -148,49 +151,82 @@ func (p *process) run() {
 // conclude is what the answer means.
 func (p *process) conclude(held *access, ran *runAnswer, err error) (int, error) {
 	if err != nil {
-		if !errors.Is(err, workspace.ErrUnavailable) && !errors.Is(err, workspace.ErrInvalid) {
-			p.finish() // whether it runs is not known: it does not any more
-			if p.ctx.Err() == nil {
-				err = fmt.Errorf("its end is not known, and it was stopped: %w", err)
-			}
+		if errors.Is(err, workspace.ErrUnavailable) || errors.Is(err, workspace.ErrInvalid) {
+			return 0, err
+		}
+		// Whether it runs is not known: it does not any more, unless it had ended.
+		if end := p.finish(); end.known() && p.ctx.Err() == nil {
+			return p.outcome(end)
+		}
+		if p.ctx.Err() == nil {
+			err = fmt.Errorf("its end is not known, and it was stopped: %w", err)
 		}
 		return 0, err
 	}
-	t, err := p.session.facts.parse(*ran.Stdout)
-	if err == nil {
-		err = p.take(t)
+	end := ending{stderr: *ran.Stderr}
+	if end.told, err = p.session.facts.parse(*ran.Stdout); err == nil {
+		err = p.take(end.told)
 	}
-	if rest, ok := t.says("dir"); ok {
-		return 0, &fs.PathError{Op: "chdir", Path: p.cmd.Dir, Err: dirError(rest)}
-	}
-	code, convErr := strconv.Atoi(t.word)
 	switch {
 	case err != nil:
 		p.finish()
 		return 0, err
 	case ran.TimedOut:
-		left := p.finish()
-		return 0, &workspace.TimeoutError{Timeout: held.ceiling(), Ceiling: true, Survivors: left}
-	case t.word != "" && convErr == nil:
-		if _, ok := t.says("lost"); ok {
-			return 0, fmt.Errorf("keeping the command's output in the container, which ended with exit code %d: %s", code, short(*ran.Stderr))
-		}
-		if p.wasEarly() {
-			p.finish() // the stop found nothing, and left its word
-		}
-		return code, nil
+		end = p.finish()
+		return 0, &workspace.TimeoutError{Timeout: held.ceiling(), Ceiling: true, Survivors: end.left()}
+	case end.known():
+		p.session.arrived(p.name)
+		return p.outcome(end)
 	}
-	if _, ok := t.says("folder"); ok {
+	if _, ok := end.says("folder"); ok {
 		if p.wasStopped() {
 			return 0, errors.New("it was stopped before it began")
 		}
-		return 0, fmt.Errorf("making a folder for the command's output in the container: %s", short(*ran.Stderr))
+		return 0, fmt.Errorf("making a folder for the command's output in the container: %s", short(end.stderr))
 	}
 	if ran.ExitCode != nil && (*ran.ExitCode == workspace.ExitNotFound || *ran.ExitCode == workspace.ExitNotExecutable) {
 		return 0, fmt.Errorf("the session has no sh: %s: %w", short(*ran.Stderr), errors.ErrUnsupported)
 	}
-	p.finish()
-	return 0, ended(ran)
+	err = ended(ran)
+	end = p.finish()
+	if errors.Is(err, errLost) && end.known() {
+		p.session.provider.logger.Debug("asked again for the result of a command", "session", p.session.id, "run", p.cmd.RunID)
+		return p.outcome(end)
+	}
+	return 0, err
+}
+
+// ending is what a run has come to.
+type ending struct {
+	told
+	stderr string // of the script that tells it
+}
+
+// known reports whether the command has ended by itself, or could not begin.
+func (e ending) known() bool {
+	if _, ok := e.says("dir"); ok {
+		return true
+	}
+	_, err := strconv.Atoi(e.word)
+	return err == nil
+}
+
+// outcome is what Wait returns of an ending that is known.
+func (p *process) outcome(e ending) (int, error) {
+	if rest, ok := e.says("dir"); ok {
+		return 0, &fs.PathError{Op: "chdir", Path: p.cmd.Dir, Err: dirError(rest)}
+	}
+	code, err := strconv.Atoi(e.word)
+	if err != nil {
+		return 0, fmt.Errorf("%w (%w)", errScript, err)
+	}
+	if _, ok := e.says("lost"); ok {
+		return 0, fmt.Errorf("keeping the command's output in the container, which ended with exit code %d: %s", code, short(e.stderr))
+	}
+	if p.wasEarly() {
+		p.finish() // the stop found nothing, and left its word
+	}
+	return code, nil
 }
 
 // ended is a script of ours that has not said its last word.
@@ -241,19 +277,31 @@ func (p *process) take(t told) error {
 	return nil
 }
 
-// control runs a script that looks after the command.
+// control runs a script that looks after the command, again if its answer is lost: all
+// of them may come twice, but a signal.
 func (p *process) control(ctx context.Context, timeout time.Duration, r run) (told, error) {
+	end, err := p.ask(ctx, timeout, r, tries)
+	return end.told, err
+}
+
+// ask runs such a script at most so often.
+func (p *process) ask(ctx context.Context, timeout time.Duration, r run, times int) (e ending, err error) {
 	r.timeout = timeout
 	held := p.session.access.Load()
-	ran, err := p.session.post(ctx, held, r)
-	if err != nil {
-		return told{}, err
+	for range times {
+		var ran *runAnswer
+		if ran, err = p.session.post(ctx, held, r); err == nil {
+			e.stderr = *ran.Stderr
+			e.told, err = p.session.facts.parse(*ran.Stdout)
+			if err == nil && e.word == "" {
+				err = ended(ran)
+			}
+		}
+		if !loses(err) {
+			break
+		}
 	}
-	t, err := p.session.facts.parse(*ran.Stdout)
-	if err == nil && t.word == "" {
-		err = ended(ran)
-	}
-	return t, err
+	return e, err
 }
 
 // positions are how far each stream was received, for a script.
@@ -348,7 +396,7 @@ func (p *process) Signal(ctx context.Context, sig workspace.Signal) error {
 		return os.ErrProcessDone
 	default:
 	}
-	t, err := p.control(ctx, p.session.client.timeout, p.session.facts.control("signal", p.folder, string(sig)))
+	t, err := p.ask(ctx, p.session.client.timeout, p.session.facts.control("signal", p.folder, string(sig)), 1)
 	switch {
 	case err != nil:
 		return err
@@ -428,20 +476,23 @@ func (p *process) wasEarly() bool {
 	return p.early
 }
 
-// finish stops what is left of a command whose request did not tell its end, brings
-// its last output, and removes its folder. What it cannot do, the container's own
-// watch does ten seconds later.
-func (p *process) finish() (survivors string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), finishTimeout)
-	defer cancel()
+// finish brings the result of a command whose request did not tell it, if it has ended
+// by itself; else it stops what is left of it, brings its last output, and removes its
+// folder. What it cannot do, the container's own watch does ten seconds later.
+func (p *process) finish() ending {
+	ctx := context.WithoutCancel(p.ctx)
 	args := append([]string{"finish", p.folder, p.name}, p.positions()...)
-	t, err := p.control(ctx, finishTimeout, p.session.facts.control(args...))
+	end, err := p.ask(ctx, finishTimeout, p.session.facts.control(args...), tries)
 	if err == nil {
-		err = p.take(t)
+		err = p.take(end.told)
 	}
 	if err != nil && !errors.Is(err, workspace.ErrUnavailable) {
 		p.note(ctx, "cleaning up after a command", err)
 		p.session.abandon(p.sent())
+		end.word = "" // what it tells is not whole
 	}
-	return t.left()
+	if end.known() {
+		p.session.arrived(p.name)
+	}
+	return end
 }

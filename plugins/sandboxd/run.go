@@ -89,68 +89,6 @@ func (s *session) stopCall(ctx context.Context, id string) error {
 	}, nil, nil)
 }
 
-// exec runs a program that writes text, to its end: what file operations are derived
-// from. A script travels as those of commands do.
-func (s *session) exec(ctx context.Context, argv []string) (stdout []byte, exit int, stderr []byte, err error) {
-	r := run{argv: argv}
-	if len(argv) > 3 && argv[0] == "/bin/sh" && argv[1] == "-c" {
-		r.argv, r.env = scripted(argv[2], argv[4:])
-	}
-	var ran *runAnswer
-	for range execTries {
-		r.id = newID()
-		err = s.call(ctx, func(held *access) (err error) {
-			ran, err = s.post(ctx, held, r)
-			return err
-		})
-		// Every script of a file operation says something.
-		if err != nil || !ran.lost() || !repeatable(argv) {
-			break
-		}
-	}
-	if err == nil && ran.lost() {
-		err = errLost
-	}
-	if err != nil {
-		if !errors.Is(err, workspace.ErrUnavailable) && !errors.Is(err, workspace.ErrInvalid) {
-			s.abandon(r.id) //nolint:contextcheck // the caller's is over, or as good as
-		}
-		return nil, 0, nil, err
-	}
-	if ran.ExitCode == nil {
-		return nil, 0, nil, fmt.Errorf("a file operation in the session came to %s: %w", ran.ended(), workspace.ErrTransient)
-	}
-	return []byte(*ran.Stdout), *ran.ExitCode, []byte(*ran.Stderr), nil
-}
-
-// execTries is how often an operation is made whose answer the service has lost, if it
-// can be made again.
-const execTries = 3
-
-// repeatable reports whether a file operation comes to the same if it is made twice:
-// what changes nothing, or sets something, or replaces a file in one step.
-func repeatable(argv []string) bool {
-	for i, arg := range argv {
-		switch strings.TrimPrefix(arg, "r") {
-		case "op_stat", "op_lstat", "op_readdir", "op_open", "op_realpath", "op_readlink", "op_probe",
-			"op_mkdir", "op_chmod", "op_chtimes":
-			return true
-		case "op_put": // path, mode, exclusive, append
-			return len(argv) > i+4 && argv[i+3] == "r" && argv[i+4] == "r"
-		}
-	}
-	return false
-}
-
-// lost reports whether the output is missing of a script that says something. The
-// service's engine client reads what comes together with the head of the engine's
-// answer, and drops it: on a loaded machine, of one short run in some hundreds.
-func (a *runAnswer) lost() bool {
-	return a.ExitCode != nil && *a.ExitCode == 0 && *a.Stdout == "" && *a.Stderr == ""
-}
-
-var errLost = fmt.Errorf("the service has lost what the session said: %w", workspace.ErrTransient)
-
 // abandon stops what may go on though nobody waits for it.
 func (s *session) abandon(id string) {
 	if id == "" {

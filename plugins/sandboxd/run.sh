@@ -1,7 +1,7 @@
 # Runs the command "$@" with its streams kept in the folder $_b_d. Set before:
 # _b_d, _b_w (where it starts), _b_run (the run's name), _b_nap (a short sleep),
 # _b_enc and _b_dec (how bytes are written and read as text), _b_reads (how much is
-# read at once, in 64 KiB), _b_in (1: stdin),
+# read at once, in 64 KiB), _b_in (1: stdin), _b_old (runs whose results have arrived),
 # and the function _b_env, which sets the command's variables.
 
 # Reads stream $1 from its pipe into segments, two of which may wait to be taken.
@@ -66,18 +66,32 @@ _b_whole() {
 	[ "$_b_i" -gt 6 ] && grep -qF "berth-end-$_b_run" "$_b_d/$1".1????? 2>/dev/null
 }
 
+# Says that there is no room for the command's streams.
+_b_refuse() {
+	echo '!folder'
+	echo =not
+	rm -rf "$_b_d"
+	exit 0
+}
+
+_b_sweep "${_b_d%/*}" "$_b_old"
 if ! cd -P "$_b_w" 2>/dev/null; then
-	echo "!dir $(LC_ALL=C ls -d "$_b_w/." 2>&1)"
+	_b_r=$(LC_ALL=C ls -d "$_b_w/." 2>&1)
+	_b_keep "${_b_d%/*}" "$_b_run"
+	mkdir -m 700 "$_b_k" && echo "${_b_r##*: }" >"$_b_k/dir"
+	echo "!dir ${_b_r##*: }"
+	echo =not
 	exit 0
 fi
 if ! mkdir -m 700 "$_b_d"; then
 	# Stopped before it began, or there is no room.
-	if [ -e "$_b_d/stopped" ]; then rm -rf "$_b_d"; fi
+	if [ -e "$_b_d/stopped" ]; then _b_refuse; fi
 	echo '!folder'
+	echo =not
 	exit 0
 fi
 if [ -n "$_b_in" ]; then
-	mkfifo "$_b_d/o" "$_b_d/e" "$_b_d/i" || { echo '!folder'; rm -rf "$_b_d"; exit 0; }
+	mkfifo "$_b_d/o" "$_b_d/e" "$_b_d/i" || _b_refuse
 	if [ -n "${_BERTH_I0+x}" ]; then
 		printf '%s' "$_BERTH_I0$_BERTH_I1$_BERTH_I2$_BERTH_I3$_BERTH_I4$_BERTH_I5$_BERTH_I6$_BERTH_I7" | $_b_dec >"$_b_d/i.100000"
 		echo >"$_b_d/i.end"
@@ -86,7 +100,7 @@ if [ -n "$_b_in" ]; then
 	(_b_feed) >/dev/null 2>&1 &
 	_b_fp=$!
 else
-	mkfifo "$_b_d/o" "$_b_d/e" || { echo '!folder'; rm -rf "$_b_d"; exit 0; }
+	mkfifo "$_b_d/o" "$_b_d/e" || _b_refuse
 	_b_fp=
 fi
 # In subshells: a shell keeps what it redirects for a function, and so the stream of
@@ -108,6 +122,7 @@ _b_s=$?
 echo "$_b_s" >"$_b_d/exit"
 _b_i=0
 until _b_whole o && _b_whole e; do
+	[ -d "$_b_d" ] || exit 0 # it was finished from outside
 	_b_i=$((_b_i + 1))
 	# Something else has the pipe still: what comes after this mark is not the
 	# command's. Opened for both ways, which never waits for a reader.
@@ -119,14 +134,7 @@ until _b_whole o && _b_whole e; do
 	[ "$_b_i" = 1 ] || sleep "$_b_nap"
 done
 kill "$_b_wp" $_b_fp 2>/dev/null
-for _b_f in "$_b_d"/[oe].1?????; do
-	[ -s "$_b_f" ] || continue
-	echo "@${_b_f##*/}"
-	$_b_enc <"$_b_f"
-done
-for _b_f in "$_b_d"/[oe].lost; do
-	[ ! -e "$_b_f" ] || { echo '!lost'; cat "$_b_f" >&2; }
-done
-echo "=$_b_s"
-rm -rf "$_b_d"
+# What still writes is not heard any more: under its old name the folder is gone.
+_b_keep "${_b_d%/*}" "$_b_run"
+mv "$_b_d" "$_b_k" && _b_result "$_b_k"
 exit 0

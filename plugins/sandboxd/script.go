@@ -16,6 +16,8 @@ var (
 	runScript string
 	//go:embed stop.sh
 	stopScript string
+	//go:embed result.sh
+	resultScript string
 	//go:embed control.sh
 	controlScript string
 )
@@ -145,8 +147,16 @@ func variables(script *strings.Builder, env map[string]string) {
 	script.WriteString(through + " \"$@\"\n")
 }
 
-// how are the settings that all scripts share.
+// head is the first line of what a script says. What the service loses is the
+// beginning of an output, or all of it.
+const head = "berth\n"
+
+// sayHead is what a script begins with.
+const sayHead = "echo berth\n"
+
+// how is what all scripts share: their first word, and settings.
 func (f facts) how(script *strings.Builder) {
+	script.WriteString(sayHead)
 	nap, tenth := "1", "1"
 	if f.fractions {
 		nap, tenth = "0.01", "0.1"
@@ -168,6 +178,7 @@ func (f facts) control(args ...string) run {
 	var script strings.Builder
 	f.how(&script)
 	script.WriteString(stopScript)
+	script.WriteString(resultScript)
 	script.WriteString(controlScript)
 	argv, env := scripted(script.String(), args)
 	return run{argv: argv, env: env}

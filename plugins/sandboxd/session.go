@@ -30,6 +30,7 @@ type session struct {
 	tasks sync.WaitGroup
 
 	access    atomic.Pointer[access]
+	kept      kept
 	reopening chan struct{} // holds one value while the session is attached to again
 }
 
@@ -71,7 +72,7 @@ func newSession(ctx context.Context, p *provider, id string, opened createAnswer
 	if s.facts, err = s.probe(ctx, held); err != nil {
 		return nil, err
 	}
-	s.FS, err = shellfs.NewPaged(ctx, shellfs.PagedConfig{Exec: s.exec, WorkingDir: s.facts.dir, MaxOutputBytes: maxRunOutput})
+	s.FS, err = shellfs.NewPaged(ctx, shellfs.PagedConfig{Exec: s.exec, WorkingDir: s.facts.dir, MaxOutputBytes: maxRunOutput - len(head)})
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +112,7 @@ func (s *session) Withhold() []workspace.Feature {
 func (s *session) Close() error {
 	s.end()
 	s.tasks.Wait()
+	s.sweep(context.Background(), sweepTimeout)
 	return nil
 }
 
@@ -207,14 +209,25 @@ func (f facts) incarnation() string {
 // probe asks the session's container what it has.
 func (s *session) probe(ctx context.Context, held *access) (facts, error) {
 	var f facts
-	ran, err := s.post(ctx, held, run{argv: []string{"sh", "-c", probeScript}, timeout: s.client.timeout})
-	if err != nil {
-		return f, fmt.Errorf("looking at the session's container: %w", err)
+	r := run{argv: []string{"sh", "-c", sayHead + probeScript}, timeout: s.client.timeout}
+	var ran *runAnswer
+	var text string
+	for range tries {
+		var err error
+		if ran, err = s.post(ctx, held, r); err != nil {
+			return f, fmt.Errorf("looking at the session's container: %w", err)
+		}
+		if text, _ = ran.said(); !ran.lost() {
+			break
+		}
+	}
+	if ran.lost() {
+		return f, fmt.Errorf("looking at the session's container: %w", errLost)
 	}
 	if ran.ExitCode == nil || *ran.ExitCode != 0 {
 		return f, fmt.Errorf("looking at the session's container: its shell ended with %s: %s", ran.ended(), short(*ran.Stderr))
 	}
-	head, dir, ok := strings.Cut(*ran.Stdout, "\ndir ")
+	head, dir, ok := strings.Cut(text, "\ndir ")
 	f.dir = strings.TrimSuffix(dir, "\n")
 	var lacks []string
 	for line := range strings.SplitSeq(head, "\n") {
@@ -238,7 +251,7 @@ func (s *session) probe(ctx context.Context, held *access) (facts, error) {
 	}
 	switch {
 	case !ok || !strings.HasPrefix(f.dir, "/"):
-		return f, fmt.Errorf("looking at the session's container: its shell says %q", short(*ran.Stdout))
+		return f, fmt.Errorf("looking at the session's container: its shell says %q", short(text))
 	case len(lacks) > 0:
 		return f, fmt.Errorf("the session's image lacks %s: %w", strings.Join(lacks, ", "), errors.ErrUnsupported)
 	case f.tmp == "":

@@ -5,6 +5,7 @@ package sandboxd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +156,8 @@ type front struct {
 	create   time.Duration  // before each session is opened
 	every    time.Duration  // before each answer
 	cut      chan struct{}  // closed: runs that are under way lose their connection
+	lost     int            // how many of the next runs lose the beginning of their output
+	drop     int            // how much of it; all if zero
 }
 
 func newFront(t testing.TB, service string) *front {
@@ -202,9 +206,11 @@ func newFront(t testing.TB, service string) *front {
 				abort(w)
 				return
 			}
+			body := f.lose(answer.Body.Bytes())
 			maps.Copy(w.Header(), answer.Header())
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 			w.WriteHeader(answer.Code)
-			_, _ = w.Write(answer.Body.Bytes())
+			_, _ = w.Write(body)
 		case <-cut:
 			abort(w)
 		case <-r.Context().Done():
@@ -252,6 +258,36 @@ func (f *front) slow(create, every time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.create, f.every = create, every
+}
+
+// loses has the beginning of the output be lost of the next runs, or all of it, as the
+// service does on a loaded machine.
+func (f *front) loses(runs, most int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost, f.drop = runs, most
+}
+
+// lose returns an answer to a run as it comes.
+func (f *front) lose(body []byte) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var ran map[string]any
+	if f.lost == 0 || json.Unmarshal(body, &ran) != nil {
+		return body
+	}
+	f.lost--
+	stdout, _ := ran["stdout"].(string)
+	ran["stderr"] = ""
+	if f.drop == 0 || f.drop > len(stdout) {
+		ran["stdout"] = ""
+	} else {
+		ran["stdout"] = stdout[f.drop:]
+	}
+	if text, err := json.Marshal(ran); err == nil {
+		body = text
+	}
+	return body
 }
 
 // reset resets the connections of the runs that are under way.

@@ -25,6 +25,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/berth-dev/berth/test/docker/enginetest"
 	"github.com/berth-dev/berth/test/internal/predecessor"
@@ -299,6 +300,42 @@ func (s *Service) containers(ctx context.Context) (ids []string, err error) {
 		}
 	}
 	return ids, err
+}
+
+// Exec runs a script in each container of a runtime, past the service, and returns what
+// they say.
+func (s *Service) Exec(t testing.TB, runtime, script string) (said []string) {
+	t.Helper()
+	all, err := s.engine.ContainerList(t.Context(), container.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Image == s.image+":"+runtime {
+			said = append(said, s.exec(t, c.ID, script))
+		}
+	}
+	return said
+}
+
+func (s *Service) exec(t testing.TB, id, script string) string {
+	t.Helper()
+	made, err := s.engine.ContainerExecCreate(t.Context(), id, container.ExecOptions{
+		Cmd: []string{"sh", "-c", script}, AttachStdout: true, AttachStderr: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attached, err := s.engine.ContainerExecAttach(t.Context(), made.ID, container.ExecAttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attached.Close()
+	var text strings.Builder
+	if _, err := stdcopy.StdCopy(&text, &text, attached.Reader); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
 }
 
 // RemoveContainers removes them behind the service's back.
