@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,7 +40,8 @@ func python(t testing.TB) (interpreter, dir string) {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
-		t.Skipf("python3 with venv (on Debian: apt-get install python3-venv) and PyPI are needed: %v", err)
+		reason, _, _ := strings.Cut(err.Error(), "\n")
+		t.Skipf("python3 with venv (on Debian: apt-get install python3-venv) and PyPI are needed: %s", reason)
 	}
 	files, err := fs.Sub(programs, "python")
 	if err != nil {

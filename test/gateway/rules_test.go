@@ -41,6 +41,7 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			python(t) // or there is nothing to set up for
 			with := c.setup(t)
 			s := serve(t, with)
 			outcomes := rules(t, s)
