@@ -11,5 +11,6 @@
 // the one request that ran it. Only a command that takes longer than [firstLook], or
 // gets stdin, is looked after by further requests (control.sh): those bring its
 // output while it runs, give it stdin, and signal it. Its processes are found by a
-// mark in their environment (stop.sh).
+// mark in their environment (stop.sh). The service loses answers; so the result of a
+// run is kept in the container until it has arrived (result.sh).
 package sandboxd
