@@ -16,6 +16,9 @@ import (
 	"github.com/berth-dev/berth/test/internal/predecessor"
 )
 
+// pythonTimeout is far more than any of the programs takes.
+const pythonTimeout = 10 * time.Minute
+
 // installTimeout is for some sixty packages over the network, once.
 const installTimeout = 10 * time.Minute
 
@@ -58,7 +61,9 @@ func python(t testing.TB) (interpreter, dir string) {
 func pythonCommand(t testing.TB, s *server, args ...string) *exec.Cmd {
 	t.Helper()
 	interpreter, dir := python(t)
-	cmd := exec.CommandContext(t.Context(), interpreter, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), pythonTimeout)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, interpreter, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "BERTH_TEST_URL="+s.url, "BERTH_TEST_TOKEN="+s.token, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")
 	return cmd

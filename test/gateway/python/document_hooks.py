@@ -28,7 +28,7 @@ PATHS = [
 ]
 COMMANDS = [
     ["sh", "-c", "printf out; printf err >&2; exit 3"],
-    ["cat"],
+    ["true"],
     ["sleep", "0.3"],
     ["printf", "\\377"],
     ["sh", "-c", "kill -9 $$"],
