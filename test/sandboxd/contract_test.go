@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/plugin/sdk"
 	"github.com/berth-dev/berth/plugin/sdk/conformance"
 	"github.com/berth-dev/berth/plugins/sandboxd"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -91,7 +92,9 @@ func TestContract(t *testing.T) {
 	options := b.options(t)
 	options.Stop, options.Replace = b.stop, b.replace
 	// The suite's probe is not in the image, and has to be written first.
-	check(t, conformance.Test(t, options), "C5_CreatingDoesNotCount")
+	check(t, conformance.Test(t, options), []string{"C5_CreatingDoesNotCount"}, append(unshown(),
+		"L3_StoppedIsStarted", // this service keeps the files
+	))
 }
 
 // TestContractWithoutNativeFiles is the suite on a service that has nothing but
@@ -104,15 +107,78 @@ func TestContractWithoutNativeFiles(t *testing.T) {
 	options.Reconfigured = func(t testing.TB) workspace.Host {
 		return b.newHost(t, map[string]any{"runtime": "debian"})
 	}
-	check(t, conformance.Test(t, options), "C5_CreatingDoesNotCount", "L3_StoppedIsStarted")
+	check(t, conformance.Test(t, options), []string{"C5_CreatingDoesNotCount", "L3_StoppedIsStarted"}, append(unshown(),
+		// The session is open, and its tenant tells whose it is.
+		"L4_ForeignNameIsInvalid", "L6_ForeignRefIsInvalid",
+	))
 }
 
-// check wants of a report that nothing was left out but what cannot be done here.
-func check(t *testing.T, report *conformance.Report, leftOut ...string) {
+// check wants of a report that nothing was left out but what cannot be done here, and
+// that each declared deviation is one, but those that are kept here sometimes.
+func check(t *testing.T, report *conformance.Report, leftOut, sometimes []string) {
 	t.Helper()
 	for _, line := range report.Lines {
 		if strings.HasPrefix(line.Reason, "needs Options.") && !slices.Contains(leftOut, line.Check) {
 			t.Errorf("not checked: %s: %s", line.Check, line.Reason)
 		}
 	}
+	for _, rule := range keptDeviations(report, sandboxd.Deviations()) {
+		if !slices.Contains(sometimes, rule) {
+			t.Errorf("%s is declared as a deviation, and kept", rule)
+		}
+	}
+}
+
+// keptDeviations are the declared rules of which every check passed.
+func keptDeviations(report *conformance.Report, declared []sdk.Deviation) (kept []string) {
+	for _, d := range declared {
+		passed, failed := 0, 0
+		for _, line := range report.Lines {
+			switch {
+			case line.Status != conformance.Deviates || d.Rule != line.Check && d.Rule != line.Rule():
+			case strings.HasSuffix(line.Reason, "(but this check passed)"):
+				passed++
+			default:
+				failed++
+			}
+		}
+		if passed > 0 && failed == 0 {
+			kept = append(kept, d.Rule)
+		}
+	}
+	return kept
+}
+
+// unshown are the deviations that no check of the suite meets: it attaches to sessions
+// that are open, and replaces them with their files.
+func unshown() []string { return []string{"L3_AttachNeedsNoConfiguration", "L8"} }
+
+// TestDeviationsThatTheSuiteDoesNotShow: what is declared beyond the suite's checks is
+// so. If it is not any more, it is to be declared no longer.
+func TestDeviationsThatTheSuiteDoesNotShow(t *testing.T) {
+	b := newBed(t, nil, nil)
+	const image = "if [ -e /etc/debian_version ]; then echo debian; else echo busybox; fi"
+	t.Run("L3_AttachNeedsNoConfiguration", func(t *testing.T) {
+		ws, ref := b.open(t)
+		if was := script(t, ws, image); was != "debian\n" {
+			t.Fatalf("the session runs %q", was)
+		}
+		b.stop(t, ref)
+		again, err := b.newHost(t, map[string]any{"runtime": "busybox"}).Attach(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := script(t, again, image); is != "busybox\n" {
+			t.Errorf("a session that was closed comes back on its own runtime: it runs %q", is)
+		}
+	})
+	t.Run("L8", func(t *testing.T) {
+		ws, ref := b.open(t)
+		script(t, ws, "echo >/installed")
+		b.stop(t, ref)
+		b.service.RemoveContainers(t)
+		if is := script(t, ws, "ls /installed 2>/dev/null || echo gone"); is != "gone\n" {
+			t.Errorf("what was installed in a container that was removed is %q", is)
+		}
+	})
 }
