@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/berth-dev/berth/host/gateway/internal/session"
@@ -107,6 +108,10 @@ func (g *Gateway) admit(ctx huma.Context, next func(huma.Context)) {
 			id = ctx.Param("session_id")
 		}
 		if err := g.sessions.Authorize(ctx.Context(), ctx.Header(tokenHeader), id); err != nil {
+			if r, _ := humago.Unwrap(ctx); r.ContentLength != 0 {
+				// Else the server would wait for the body before it answers.
+				ctx.SetHeader("Connection", "close")
+			}
 			g.api.answerError(ctx, err)
 			return
 		}

@@ -140,6 +140,24 @@ func TestAClientThatSendsNoBodyIsCutOff(t *testing.T) {
 	}
 }
 
+// Who is refused hears it, whatever is still to come of the body.
+func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
+	tg := newTestGateway(t)
+	conn, r := dial(t, tg.server)
+	if err := conn.SetDeadline(time.Now().Add(bodyTimeout - 5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "POST /sessions HTTP/1.1\r\nHost: x\r\n%s: wrong\r\nTransfer-Encoding: chunked\r\n\r\n", tokenHeader)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
 func isReset(err error) bool { return err != nil && strings.Contains(err.Error(), "reset") }
 
 func TestABodyThatBreaksOffIsTheClientsFault(t *testing.T) {

@@ -89,7 +89,14 @@ func openSQLite(ctx context.Context, path string) (_ *Store, err error) {
 // hold takes the lock of a file beside the store, which ends with this process
 // however that ends: SQLite's own, so that it works wherever SQLite does.
 func (s *Store) hold(ctx context.Context, path string) error {
-	var err error
+	// Nobody else is to hold it.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		return err
+	}
 	if s.lockFile, err = openPool(path, 1, "busy_timeout(0)"); err != nil {
 		return err
 	}
