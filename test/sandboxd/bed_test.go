@@ -168,7 +168,9 @@ func newFront(t testing.TB, service string) *front {
 	}
 	f := &front{requests: map[string]int{}, cut: make(chan struct{})}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	transport := &http.Transport{}
+	// A connection that waits for the next request is closed by the service at some time:
+	// perhaps as that is sent, which is then lost.
+	transport := &http.Transport{DisableKeepAlives: true}
 	proxy.Transport = transport
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { abort(w) }
 	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
