@@ -188,6 +188,7 @@ func TestAttachRunTellsAGap(t *testing.T) {
 // follows is a run that goes on until its stream ends; it tells what came.
 func follows(t testing.TB, seen chan<- *berthv1.RunRequest) *raw {
 	return durable(func(n int, first *berthv1.RunRequest, stream runStream) error {
+		defer close(seen) // also if the host has gone before all is sent
 		messages := []*berthv1.RunResponse{started(), stdout(0, "x")}
 		if first.GetAttach() != nil {
 			messages = append([]*berthv1.RunResponse{attachedAt(0, 0, 0)}, messages...)
@@ -195,7 +196,6 @@ func follows(t testing.TB, seen chan<- *berthv1.RunRequest) *raw {
 		if err := send(stream, messages...); err != nil {
 			return err
 		}
-		defer close(seen)
 		for {
 			msg, err := stream.Recv()
 			if err != nil {
