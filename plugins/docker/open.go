@@ -57,7 +57,7 @@ func (p *provider) open(ctx context.Context, id string, c container.InspectRespo
 		return ws, nil
 	case errdefs.IsNotFound(err):
 		return nil, fmt.Errorf("%w: %w", errVanished, err)
-	case neverStarted(c) && errors.Is(err, workspace.ErrUnavailable):
+	case neverStarted(c) && (errors.Is(err, workspace.ErrUnavailable) || errors.Is(err, workspace.ErrTransient)):
 		return nil, p.diedAtOnce(ctx, c, r, err)
 	}
 	return nil, err
@@ -75,9 +75,13 @@ const (
 // of what we have it run.
 func (p *provider) diedAtOnce(ctx context.Context, c container.InspectResponse, r record, err error) error {
 	now, lookErr := p.inspect(ctx, c.ID)
-	switch {
-	case lookErr != nil || !hasEnded(now):
+	if lookErr != nil || !hasEnded(now) {
 		return err
+	}
+	if errors.Is(err, workspace.ErrTransient) { // it ended while something was asked of it
+		err = p.unusable(ctx, now)
+	}
+	switch {
 	case r.Guest == guestInit:
 		return &guestError{err}
 	case r.Guest != guestForeign && (now.State.ExitCode == statusNoProgram || strings.Contains(err.Error(), podmanNoProgram)):

@@ -485,6 +485,10 @@ func TestPruneLeavesWhatWasMadeOfAWorkspace(t *testing.T) {
 	}
 	b.prune(t, made.Ref)
 	b.inspect(t, saved.ID)
+	// The image that it was made of is removed at the end, which must come first.
+	if _, err := b.client.ImageRemove(t.Context(), saved.ID, image.RemoveOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestPruneLeavesWhatWasUsedLately(t *testing.T) {
