@@ -342,11 +342,26 @@ func (s *Service) exec(t testing.TB, id, script string) string {
 func (s *Service) RemoveContainers(t testing.TB) {
 	t.Helper()
 	for _, id := range s.Containers(t) {
-		if err := s.engine.ContainerRemove(t.Context(), id, container.RemoveOptions{Force: true}); err != nil && !errdefs.IsNotFound(err) {
+		err := s.engine.ContainerRemove(t.Context(), id, container.RemoveOptions{Force: true})
+		// One in conflict with a removal that is under way, the service's, is removed by that.
+		for errdefs.IsConflict(err) {
+			if t.Context().Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(removalPoll)
+			_, err = s.engine.ContainerInspect(t.Context(), id)
+			if err == nil {
+				err = errdefs.ErrConflict
+			}
+		}
+		if err != nil && !errdefs.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	}
 }
+
+// removalPoll lies between two looks at a container that is being removed.
+const removalPoll = 50 * time.Millisecond
 
 // sweep removes what a service that was killed has left.
 func (s *Service) sweep(t testing.TB) {
