@@ -42,6 +42,8 @@ type relayedRun struct {
 	host  runStream
 	guest guestRunStream
 	full  time.Duration // the whole timeout
+	// repeated: the start was sent before, and may have been heard.
+	repeated bool
 
 	// What the messages must agree with.
 	mu         sync.Mutex
@@ -68,6 +70,7 @@ func (s *server) newRelayedRun(e *entry, host runStream) *relayedRun {
 func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart, heard time.Time) error {
 	begun := time.Now()
 	r := s.newRelayedRun(e, host)
+	r.repeated = start.GetRepeatedAfterNs() > 0
 	defer r.cancel()
 	switch {
 	case !e.features.Has(workspace.FeatureCommands):
@@ -253,10 +256,11 @@ func (r *relayedRun) end(err error) error {
 }
 
 // notSent answers for a run that the guest has not heard of. Of a start that is the
-// outcome: nothing was run, and nothing need be looked for.
+// outcome: nothing was run, and nothing need be looked for. One that was sent before
+// may be running.
 func (r *relayedRun) notSent(err error) error {
 	err = r.end(err)
-	if r.attaching || err == nil || r.host.Context().Err() != nil || errors.Is(err, errClosingRelay) {
+	if r.attaching || r.repeated || err == nil || r.host.Context().Err() != nil || errors.Is(err, errClosingRelay) {
 		return err
 	}
 	return r.outcome(err)

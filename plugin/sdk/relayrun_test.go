@@ -437,6 +437,31 @@ func TestC6_StopWhileTheWorkspaceIsAttached(t *testing.T) {
 	}
 }
 
+// TestB3_AStartThatWasSentBeforeHasNoOutcomeBeforeItIsLookedFor: one that cannot be
+// handed on was not run, but the same start may have arrived before.
+func TestB3_AStartThatWasSentBeforeHasNoOutcomeBeforeItIsLookedFor(t *testing.T) {
+	away := fmt.Errorf("the guest is away: %w", workspace.ErrTransient)
+	ws := guardedBy(t, starting(nil))
+	ws.connect = func(context.Context) error { return away }
+	unreached := providing(newBare())
+	unreached.attach = func(context.Context, string) (Workspace, error) { return nil, away }
+	for name, provider := range map[string]*fakeProvider{"no connection": providing(ws), "no workspace": unreached} {
+		client := serveProvider(t, provider)
+		first := startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "run-a"})
+		_, err := first.wait()
+		mustBe(t, err, workspace.ErrTransient)
+		if first.outcome == nil {
+			t.Errorf("%s: a first start has no outcome", name)
+		}
+		again := startRun(t, t.Context(), client, &berthv1.RunStart{RunId: "run-a", RepeatedAfterNs: 1})
+		_, err = waitStatus(again)
+		mustBe(t, err, workspace.ErrTransient)
+		if again.outcome != nil {
+			t.Errorf("%s: a repeated start has the outcome %v", name, again.outcome)
+		}
+	}
+}
+
 // A host that does not read holds the guest back, and costs no memory.
 func TestC10_RelayedOutputWaitsForTheHost(t *testing.T) {
 	var sent atomic.Int64

@@ -95,6 +95,8 @@ func (s *server) Run(stream runStream) error {
 	}
 	e, stream, err := s.acquireForRun(stream, start.GetWorkspace())
 	switch {
+	case err != nil && r.repeated():
+		return err // what was sent before may be running
 	case err != nil:
 		return r.refuse(stream, err)
 	case e.target != nil:

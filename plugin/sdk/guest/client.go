@@ -47,7 +47,8 @@ type Client struct {
 
 // Connect greets the guest at the other end of stream, and takes the stream over:
 // it is closed with the client, or at once if this fails. The version is this
-// program's. A guest with which no protocol is shared is a [*ProtocolError].
+// program's. A guest with which no protocol is shared is a [*ProtocolError], a
+// stream that ends meanwhile [ErrBroken].
 func Connect(ctx context.Context, conn net.Conn, version string) (*Client, error) {
 	s := newStream(conn)
 	cc, err := grpc.NewClient("passthrough:guest", dialOptions(s)...)
@@ -61,6 +62,8 @@ func Connect(ctx context.Context, conn net.Conn, version string) (*Client, error
 	if err := c.greet(ctx, version); err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		} else if s.broken() {
+			err = fmt.Errorf("%w: %w", ErrBroken, err)
 		}
 		_ = c.close() // its error would be that of the stream
 		return nil, fmt.Errorf("greeting the guest: %w", err)

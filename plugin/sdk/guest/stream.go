@@ -39,3 +39,13 @@ func (s *stream) take() (net.Conn, error) {
 
 // Close ends the stream.
 func (s *stream) Close() error { return s.close() }
+
+// broken reports whether the stream has ended.
+func (s *stream) broken() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}

@@ -20,6 +20,11 @@ const (
 	// dialWait is how long a connection may take to be made: an engine starts a
 	// process for it.
 	dialWait = 30 * time.Second
+	// connectTries is how often a connection is made in a row that ends while it is
+	// being made: whatever carries it may be killed as any process, and those who
+	// wait for it have done nothing yet. connectPause is between two of them.
+	connectTries = 3
+	connectPause = 50 * time.Millisecond
 	// explainWait is how long finding out what a broken connection means may take.
 	explainWait = 10 * time.Second
 	// DefaultIdleTimeout is [Options.IdleTimeout]'s: long enough that someone who
@@ -240,7 +245,21 @@ func (w *Workspace) fly(ctx context.Context, f *flight) {
 	w.current, w.hello, w.features = l, client.Hello(), client.Features()
 }
 
-func (w *Workspace) connect(ctx context.Context) (*Client, error) {
+// connect makes a connection, again if it breaks at once.
+func (w *Workspace) connect(ctx context.Context) (client *Client, err error) {
+	for try := 1; ; try++ {
+		if client, err = w.connectOnce(ctx); !errors.Is(err, ErrBroken) || try == connectTries {
+			return client, err
+		}
+		select {
+		case <-time.After(connectPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (w *Workspace) connectOnce(ctx context.Context) (*Client, error) {
 	conn, err := w.options.Dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the guest: %w", err)

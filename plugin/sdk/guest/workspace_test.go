@@ -224,6 +224,34 @@ func TestAPanicOfTheProviderIsAnError(t *testing.T) {
 	}
 }
 
+// TestAConnectionThatBreaksAtOnceIsMadeAgain for those who wait for it, but not for
+// ever.
+func TestAConnectionThatBreaksAtOnceIsMadeAgain(t *testing.T) {
+	for _, test := range []struct {
+		breaks, dials int64
+		err           error
+	}{{0, 1, nil}, {2, 3, nil}, {100, 3, guest.ErrBroken}} {
+		f := startFake(t, nil)
+		var dials atomic.Int64
+		ws, err := guest.Open(t.Context(), guest.Options{Dial: func(ctx context.Context) (net.Conn, error) {
+			conn, err := f.dial(ctx)
+			if dials.Add(1) <= test.breaks {
+				err = errors.Join(err, conn.Close())
+			}
+			return conn, err
+		}})
+		if !errors.Is(err, test.err) || test.err != nil && !errors.Is(err, workspace.ErrTransient) || dials.Load() != test.dials {
+			t.Errorf("%d breaks: %v after %d dials", test.breaks, err, dials.Load())
+		}
+		if err == nil {
+			err = ws.Close()
+		}
+		if err != nil && test.err == nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestCheckRefusesAConnection(t *testing.T) {
 	f := startFake(t, nil)
 	another := errors.New("another digest")
