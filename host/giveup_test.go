@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -44,6 +45,7 @@ func TestAnAttachThatNobodyWaitsForIsGivenUp(t *testing.T) {
 	one := wait(first)
 	<-asked
 	two := wait(second)
+	waitFor(t, "the second caller waits too", func() bool { return host.Waiting(ws) == 2 })
 	cancelFirst()
 	if err := <-one; !errors.Is(err, context.Canceled) {
 		t.Errorf("the first caller got %v", err)
