@@ -270,9 +270,6 @@ func registerUpload(g *Gateway) {
 	})
 }
 
-// uploadBuffer is how much of a body is read at a time.
-const uploadBuffer = 128 << 10
-
 // upload writes a body to a file.
 func (g *Gateway) upload(ctx context.Context, id, path string, options workspace.WriteOptions, body io.Reader) (err error) {
 	use, err := g.sessions.Acquire(ctx, id)
@@ -284,14 +281,7 @@ func (g *Gateway) upload(ctx context.Context, id, path string, options workspace
 	defer func() { o.failed(err) }()
 	live, cancel := use.Context(ctx)
 	defer cancel()
-	w, err := use.Workspace.Create(live, path, options)
-	if err == nil {
-		if err = copyTo(w, body); err == nil {
-			err = w.Close()
-		} else {
-			err = errors.Join(err, w.Abort())
-		}
-	}
+	err = writeStream(live, use.Workspace, path, options, body)
 	if options.Exclusive && errors.Is(err, fs.ErrExist) {
 		return errFile(http.StatusPreconditionFailed, "FileExistsError", plain(path+" is there already"))
 	}
@@ -300,24 +290,4 @@ func (g *Gateway) upload(ctx context.Context, id, path string, options workspace
 		return wire
 	}
 	return use.Check(context.WithoutCancel(ctx), err)
-}
-
-// copyTo copies a body; what is wrong with that is told apart from what is wrong
-// with the file.
-func copyTo(w io.Writer, body io.Reader) error {
-	buf := make([]byte, uploadBuffer)
-	for {
-		n, err := body.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return errBody(err)
-		}
-	}
 }

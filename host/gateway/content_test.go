@@ -279,22 +279,26 @@ func TestContent_UploadThatBreaks(t *testing.T) {
 	if err := os.WriteFile(dir+"/f", []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, framing := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"} {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", tg.server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+	requests := []string{"PUT /sessions/s/files/content?path=f", "POST /sessions/s/files/write?path=" + url.QueryEscape(dir+"/f")}
+	framings := []string{"Content-Length: 1000000", "Transfer-Encoding: chunked"}
+	for _, request := range requests {
+		for _, framing := range framings {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", tg.server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			chunk := strings.Repeat("x", 3*pieceSize+1)
+			if strings.HasPrefix(framing, "T") {
+				chunk = strconv.FormatInt(int64(len(chunk)), 16) + "\r\n" + chunk + "\r\n"
+			}
+			_, err = io.WriteString(conn, request+" HTTP/1.1\r\nHost: x\r\n"+tokenHeader+": "+token+"\r\n"+framing+"\r\n\r\n"+chunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
 		}
-		chunk := strings.Repeat("x", 100_000)
-		if strings.HasPrefix(framing, "T") {
-			chunk = strconv.FormatInt(int64(len(chunk)), 16) + "\r\n" + chunk + "\r\n"
-		}
-		_, err = io.WriteString(conn, "PUT /sessions/s/files/content?path=f HTTP/1.1\r\nHost: x\r\n"+tokenHeader+": "+token+"\r\n"+framing+"\r\n\r\n"+chunk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
 	}
-	eventually(t, "the end of both", func() bool {
+	eventually(t, "the end of all", func() bool {
 		events := tg.call(token, http.MethodGet, "/sessions/s/events", nil).object(http.StatusOK)["events"].([]any)
 		failed := 0
 		for _, e := range events {
@@ -302,7 +306,7 @@ func TestContent_UploadThatBreaks(t *testing.T) {
 				failed++
 			}
 		}
-		return failed == 2
+		return failed == len(requests)*len(framings)
 	})
 	if data, err := os.ReadFile(dir + "/f"); string(data) != "old" {
 		t.Errorf("%d bytes, %v", len(data), err)

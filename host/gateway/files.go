@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,13 +42,6 @@ type fileInput struct {
 	Body      pathRequest
 }
 
-// fileBytes is a file's content as an answer.
-type fileBytes struct {
-	ContentType   string `header:"Content-Type"`
-	ContentLength int    `header:"Content-Length"`
-	Body          []byte
-}
-
 // nativeHint is said of every native operation.
 const nativeHint = " A 409 whose detail is text means that this one is to be had by a command alone."
 
@@ -69,16 +61,8 @@ func registerFiles(g *Gateway) {
 	read.Responses = map[string]*huma.Response{"200": {Description: "The file", Content: map[string]*huma.MediaType{
 		bytesType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}}
-	register(g, read, bySession, native, func(ctx context.Context, in *fileInput) (*fileBytes, error) {
-		var data []byte
-		err := g.file(ctx, in.SessionID, "read", in.Body.Path, func(ws workspace.Workspace) (err error) {
-			data, err = readFile(ctx, ws, in.Body.Path, g.sessions.Policy().MaxReadBytes)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &fileBytes{bytesType, len(data), data}, nil
+	register(g, read, bySession, native, func(ctx context.Context, in *fileInput) (*streamed, error) {
+		return g.readNative(ctx, in.SessionID, in.Body.Path)
 	})
 
 	write := operation("write", "Write a whole file", "Parents that are missing are made.")
@@ -92,11 +76,7 @@ func registerFiles(g *Gateway) {
 		request, _ := in.unwrap()
 		defer drain(request.Body) // so that a client who sends all of it first gets to the answer
 		return nil, g.file(ctx, in.SessionID, "write", in.Path, func(ws workspace.Workspace) error {
-			data, err := readBody(request, g.sessions.Policy().MaxReadBytes)
-			if err != nil {
-				return err
-			}
-			return ws.WriteFile(ctx, in.Path, data)
+			return writeNative(ctx, ws, in.Path, request, g.sessions.Policy().MaxReadBytes)
 		})
 	})
 
@@ -226,59 +206,6 @@ func nativeError(op string, err error) error {
 // clientClasses are the errors that a client of this wire raises as such.
 var clientClasses = map[string]bool{
 	"FileNotFoundError": true, "FileExistsError": true, "IsADirectoryError": true, "NotADirectoryError": true, "ValueError": true,
-}
-
-// readFile reads a whole file of up to most bytes.
-func readFile(ctx context.Context, files workspace.Stored, path string, most int64) ([]byte, error) {
-	r, err := files.Open(ctx, path, workspace.ReadOptions{Length: most + 1})
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	size := r.Info().Size
-	if size > most {
-		return nil, errTooLarge(path, size, most)
-	}
-	data := make([]byte, 0, size+1) // one more, to meet the end without growing
-	for {
-		n, err := r.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		switch {
-		case int64(len(data)) > most: // it grows
-			return nil, errTooLarge(path, int64(len(data)), most)
-		case errors.Is(err, io.EOF):
-			return data, nil
-		case err != nil:
-			return nil, err
-		case len(data) == cap(data):
-			data = append(data, 0)[:len(data)]
-		}
-	}
-}
-
-func errTooLarge(path string, size, most int64) error {
-	return errNative(path, fmt.Sprintf("has %d bytes, and at most %d are read in one call", size, most))
-}
-
-// readAhead is as much memory as a body gets before it has come.
-const readAhead = 8 << 20
-
-// readBody reads a body of up to most bytes.
-func readBody(r *http.Request, most int64) ([]byte, error) {
-	tooLarge := errText(http.StatusConflict, fmt.Sprintf("at most %d bytes are written in one call", most))
-	if r.ContentLength > most {
-		return nil, tooLarge
-	}
-	var data bytes.Buffer
-	// As much more is what it needs to meet the end; what is only announced takes no memory.
-	data.Grow(int(min(max(r.ContentLength, 0), readAhead)) + bytes.MinRead)
-	if _, err := data.ReadFrom(io.LimitReader(r.Body, most+1)); err != nil {
-		return nil, errBody(err)
-	}
-	if int64(data.Len()) > most {
-		return nil, tooLarge
-	}
-	return data.Bytes(), nil
 }
 
 // maxDrain is how much of a body that nobody wants is read all the same: a client

@@ -324,6 +324,10 @@ func inputError(err error, taken int64) error {
 // errBody is a request's body that could not be read: its client has gone, or sends
 // nothing any more.
 func errBody(err error) error {
+	var refused *wireError
+	if errors.As(err, &refused) { // by a reader of ours
+		return refused
+	}
 	status := http.StatusBadRequest
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		status = http.StatusRequestTimeout
