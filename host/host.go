@@ -79,6 +79,13 @@ type Provider struct {
 	ConventionalEnv *bool
 	// StartTimeout bounds a start of the plugin. Zero is a default.
 	StartTimeout time.Duration
+	// DrainLimit is how long a plugin that was swapped out ([Host.Reload]) may
+	// finish what it has; then it is ended, and the calls that it still has fail
+	// with a [*workspace.PluginError]. Zero is 10 min.
+	DrainLimit time.Duration
+	// IdleTimeout is after what time without calls the plugin is stopped; the next
+	// call starts it. Zero is never.
+	IdleTimeout time.Duration
 	// InProcess serves the provider in this process, for tests.
 	InProcess Registrar
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/host/internal/events"
 	"github.com/berth-dev/berth/host/internal/supervisor"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -25,18 +26,19 @@ type provider struct {
 	config Provider
 	super  *supervisor.Supervisor
 
-	mu          sync.Mutex
-	environment []string // names of the conventional variables that were sent
-	configured  *berthv1.ConfigureResponse
-	secrets     *strings.Replacer // nil before the schema is known
-	served      []func()          // end what is served in this process
+	events *events.Ring
+
+	mu      sync.Mutex
+	secret  map[string]bool   // the values that were found to be, by any schema
+	secrets *strings.Replacer // of these; nil before a schema is known
+	served  []func()          // end what is served in this process
 }
 
 func newProvider(h *Host, name string, config Provider) (*provider, error) {
 	if err := workspace.ValidateName(name); err != nil {
 		return nil, config.fault("providers", fmt.Sprintf("provider %v", err))
 	}
-	p := &provider{host: h, name: name, plugin: config.Plugin, config: config}
+	p := &provider{host: h, name: name, plugin: config.Plugin, config: config, events: events.New(), secret: make(map[string]bool)}
 	if p.plugin == "" {
 		p.plugin = name
 	}
@@ -45,6 +47,12 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 	}
 	if config.StartTimeout < 0 {
 		return nil, config.fault("providers."+name+".start_timeout", "must not be negative")
+	}
+	if config.DrainLimit < 0 {
+		return nil, config.fault("providers."+name+".drain_limit", "must not be negative")
+	}
+	if config.IdleTimeout < 0 {
+		return nil, config.fault("providers."+name+".idle_timeout", "must not be negative")
 	}
 	env, err := execEnvironment(config.InheritEnv)
 	if err != nil {
@@ -60,8 +68,11 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 		Logger:       h.logger,
 		Redact:       p.redact,
 		HostVersion:  hostVersion(),
+		Events:       p.events,
 
 		LivenessInterval: h.deadlines.Liveness,
+		DrainLimit:       config.DrainLimit,
+		IdleTimeout:      config.IdleTimeout,
 	}
 	if r := config.InProcess; r != nil {
 		sc.Find, sc.InProcess = nil, func(s grpc.ServiceRegistrar) {
@@ -88,10 +99,7 @@ func (p *provider) configure(_ context.Context, bin catalog.Binary, d *berthv1.D
 	if p.conventional(bin) {
 		vars = conventionalEnvironment(d.GetEnvironment())
 	}
-	p.mu.Lock()
-	p.environment = sortedKeys(vars)
-	p.secrets = redactor(s.secrets(p.config.Config))
-	p.mu.Unlock()
+	p.keepSecret(s.secrets(p.config.Config))
 	return &berthv1.ConfigureRequest{
 		Provider:    p.name,
 		Config:      config,
@@ -133,6 +141,17 @@ func (p *provider) shutdown(ctx context.Context) error {
 		return fmt.Errorf("provider %s: shutting down: %w", p.name, err)
 	}
 	return nil
+}
+
+// keepSecret adds to what is redacted. What an older plugin's schema calls a secret
+// stays one: that plugin may be leaving, or a newer one be refused.
+func (p *provider) keepSecret(values []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, value := range values {
+		p.secret[value] = true
+	}
+	p.secrets = redactor(sortedKeys(p.secret))
 }
 
 // minSecret is the shortest value that is looked for in what a plugin writes:
@@ -184,9 +203,5 @@ func (p *provider) acquire(ctx context.Context) (*supervisor.Instance, error) {
 	if closed {
 		return nil, errClosed
 	}
-	inst, err := p.super.Acquire(ctx)
-	if err == nil {
-		p.learn(inst)
-	}
-	return inst, err
+	return p.super.Acquire(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/host/internal/supervisor"
@@ -28,10 +29,16 @@ type ProviderStatus struct {
 	Digest  string `json:"digest,omitempty"`
 	// PID is the plugin's process, zero if none runs.
 	PID int `json:"pid,omitempty"`
+	// Since is when the state began.
+	Since time.Time `json:"since"`
 	// Restarts counts how often it had to be started again.
 	Restarts int `json:"restarts"`
-	// InFlight counts the calls that it is answering.
+	// InFlight counts the calls that it is answering, and those that are leaving.
 	InFlight int `json:"in_flight"`
+	// Leaving counts the older processes that finish what they have.
+	Leaving int `json:"leaving,omitempty"`
+	// SwapError is why the newest binary does not serve.
+	SwapError string `json:"swap_error,omitempty"`
 	// LastError is what last went wrong with the process or its start.
 	LastError string `json:"last_error,omitempty"`
 	// Features are what workspaces of it may have, and what it has itself.
@@ -74,7 +81,6 @@ func (h *Host) Check(ctx context.Context, provider string) (ProviderStatus, erro
 		return st, err
 	}
 	defer inst.Release()
-	p.learn(inst)
 	if inst.Binary().Path != "" {
 		// A start does not wait for it. Without it the status is the same but for
 		// that, and why will show when the file is used next.
@@ -83,28 +89,23 @@ func (h *Host) Check(ctx context.Context, provider string) (ProviderStatus, erro
 	return p.status(), nil
 }
 
-// learn keeps what a running plugin told of itself, for its status.
-func (p *provider) learn(inst *supervisor.Instance) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.configured = inst.Configured()
-}
-
 func (p *provider) status() ProviderStatus {
 	st := p.super.Status()
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	out := ProviderStatus{
-		Name: p.name, Plugin: p.plugin, State: string(st.State), Version: st.Version, Path: st.Path, Digest: st.Digest,
-		PID: st.PID, Restarts: st.Restarts, InFlight: st.Calls, Environment: p.environment,
-		Ephemeral: p.configured.GetEphemeral(),
+		Name: p.name, Plugin: p.plugin, State: string(st.State), Since: st.Since,
+		Version: st.Version, Path: st.Path, Digest: st.Digest,
+		PID: st.PID, Restarts: st.Restarts, InFlight: st.Calls, Leaving: st.Leaving, Environment: st.Sent,
+		Ephemeral: st.Configured.GetEphemeral(),
 	}
 	if st.LastError != nil {
 		out.LastError = st.LastError.Error()
 	}
-	features := wire.ToFeatures(append(slices.Clone(st.Features), p.configured.GetFeatures()...))
+	if st.SwapError != nil {
+		out.SwapError = st.SwapError.Error()
+	}
+	features := wire.ToFeatures(append(slices.Clone(st.Features), st.Configured.GetFeatures()...))
 	out.Features = slices.Sorted(maps.Keys(features))
-	for _, d := range p.configured.GetDeviations() {
+	for _, d := range st.Configured.GetDeviations() {
 		out.Deviations = append(out.Deviations, Deviation{Rule: d.GetRule(), Reason: d.GetReason()})
 	}
 	return out

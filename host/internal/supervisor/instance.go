@@ -47,6 +47,10 @@ func (i *Instance) Binary() catalog.Binary { return i.plugin.binary }
 // Exited is closed when the plugin has ended.
 func (i *Instance) Exited() <-chan struct{} { return i.plugin.backend.Exited() }
 
+// Leaving is closed when another plugin has taken this one's place: it goes on
+// with the calls that it has until they are released, or until its time is over.
+func (i *Instance) Leaving() <-chan struct{} { return i.plugin.leaving }
+
 // Kill ends the plugin at once: the host gives up on it. Other callers' calls
 // fail, with the reason.
 func (i *Instance) Kill(reason string) { i.plugin.backend.Kill(reason) }

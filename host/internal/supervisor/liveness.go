@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/berth-dev/berth/host/internal/events"
 )
 
 const (
@@ -57,14 +59,22 @@ func (s *Supervisor) checkLiveness(p *plugin) {
 func (s *Supervisor) noteHealth(p *plugin, healthy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.ended || s.closed {
+	if p.ended || s.closed || p != s.running {
 		return
 	}
+	before := s.status.Load().State
 	s.update(func(st *Status) {
 		if st.State = Running; !healthy {
 			st.State = Unresponsive
 		}
 	})
+	switch after := s.status.Load().State; {
+	case before == after:
+	case healthy:
+		s.cfg.Events.Add(events.Responsive, fmt.Sprintf("pid %d", p.backend.PID()))
+	default:
+		s.cfg.Events.Add(events.Unresponsive, fmt.Sprintf("pid %d missed a health check", p.backend.PID()))
+	}
 }
 
 // check makes one health check, which takes an interval if it fails. Any answer

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/berth-dev/berth/host/internal/events"
 )
 
 // cutGrace is how long a plugin may take to end by itself when no time is left:
@@ -12,7 +17,7 @@ import (
 const cutGrace = 500 * time.Millisecond
 
 // Shutdown takes no more calls, waits for those in flight until ctx ends, and
-// then ends the plugin and its process group: in order if it does so in time,
+// then ends the plugin, and those that are leaving, with their process groups: in order if it does so in time,
 // killed otherwise. It returns when nothing is left. Afterwards Acquire fails
 // with an error that wraps [fs.ErrClosed]. An error tells that calls were cut
 // off, or that a process could not be ended.
@@ -33,17 +38,12 @@ func (s *Supervisor) Shutdown(ctx context.Context) error {
 		<-start.done
 	}
 	cutErr := s.drain(ctx)
-	s.mu.Lock()
-	p := s.running
-	s.mu.Unlock()
-	var stopErr error
-	if p != nil {
-		stopErr = s.stop(ctx, p)
-	}
+	stopErr := s.stopAll(ctx)
 	close(s.cut)
 	s.work.Wait()
 	s.mu.Lock()
-	s.update(func(st *Status) { st.State, st.PID, st.Started = Closed, 0, time.Time{} })
+	s.update(func(st *Status) { st.State, st.PID, st.Started, st.Leaving = Closed, 0, time.Time{}, 0 })
+	s.cfg.Events.Add(events.Closed, "the host was shut down")
 	s.mu.Unlock()
 	return errors.Join(cutErr, stopErr)
 }
@@ -71,7 +71,24 @@ func (s *Supervisor) drain(ctx context.Context) error {
 	}
 }
 
-// stop ends the running plugin.
+// stopAll ends the running plugin, and those that are leaving.
+func (s *Supervisor) stopAll(ctx context.Context) error {
+	s.mu.Lock()
+	plugins := slices.Collect(maps.Keys(s.leaving))
+	if s.running != nil {
+		plugins = append(plugins, s.running)
+	}
+	s.mu.Unlock()
+	errs := make([]error, len(plugins))
+	var wg sync.WaitGroup
+	for i, p := range plugins {
+		wg.Go(func() { errs[i] = s.stop(ctx, p) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// stop ends a plugin.
 func (s *Supervisor) stop(ctx context.Context, p *plugin) error {
 	s.stopping.Store(true)
 	if ctx.Err() != nil {
@@ -89,10 +106,10 @@ func (s *Supervisor) stop(ctx context.Context, p *plugin) error {
 func (s *Supervisor) release(p *plugin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.refs--
-	if p.ended && p.refs == 0 {
-		close(p.free)
+	if p.refs--; p.refs == 0 {
+		p.released = time.Now()
 	}
+	p.settle()
 	if s.calls.Add(-1) == 0 && s.idle != nil {
 		close(s.idle)
 		s.idle = nil

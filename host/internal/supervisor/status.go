@@ -1,6 +1,10 @@
 package supervisor
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-dev/berth/shared/wire/berthv1"
+)
 
 // State is what a provider's plugin does.
 type State string
@@ -33,8 +37,19 @@ type Status struct {
 	Features, Environment []string
 	// Started is when the running process was; zero unless it runs.
 	Started time.Time
-	// Restarts counts the starts after the first one.
+	// Since is when the state began.
+	Since time.Time
+	// Restarts counts the starts after a death. That of a swap is none.
 	Restarts int
+	// Leaving counts the plugins that were swapped out, or stopped for want of
+	// use, and have not ended yet.
+	Leaving int
+	// SwapError is why the newest binary does not serve; nil if it does.
+	SwapError error
+	// Configured is what it answered to its configuration last, Sent the names of
+	// the conventional variables that it was given with that.
+	Configured *berthv1.ConfigureResponse
+	Sent       []string
 	// LastError is why it died or did not start, last; nil if it never did.
 	LastError error
 	// Calls is how many are in flight.
@@ -66,6 +81,9 @@ func (s *Supervisor) publish(st Status) { s.status.Store(&st) }
 // update changes the published status. It is called with s.mu held.
 func (s *Supervisor) update(change func(*Status)) {
 	st := *s.status.Load()
-	change(&st)
+	before := st.State
+	if change(&st); st.State != before {
+		st.Since = time.Now()
+	}
 	s.status.Store(&st)
 }

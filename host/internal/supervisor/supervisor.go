@@ -1,7 +1,7 @@
 // Package supervisor keeps the plugin of one provider running: it is started
 // once, whoever asks, described and configured at each start, watched, started
-// again after it died, and drained in the end. [New] starts nothing;
-// [Supervisor.Acquire] does.
+// again after it died, swapped for a newer one, and drained in the end. [New]
+// starts nothing; [Supervisor.Acquire] does, and [Supervisor.Reload].
 package supervisor
 
 import (
@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/host/internal/events"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 )
 
@@ -46,6 +47,8 @@ type Config struct {
 	Redact func(string) string
 	// HostVersion is told to the plugin.
 	HostVersion string
+	// Events is told of every change of state. Nil is a ring of its own.
+	Events *events.Ring
 
 	// LivenessInterval is between two health checks, and how long one may take.
 	// Zero is [DefaultLivenessInterval], a negative one means no checks.
@@ -56,6 +59,12 @@ type Config struct {
 	// HealthyAfter is how long a plugin must have lived for its death to be the
 	// first one. Zero is [DefaultHealthyAfter].
 	HealthyAfter time.Duration
+	// DrainLimit is how long a plugin that was swapped out may finish the calls
+	// that it has. Zero is [DefaultDrainLimit].
+	DrainLimit time.Duration
+	// IdleTimeout is after what time without calls a plugin is stopped. Zero is
+	// never.
+	IdleTimeout time.Duration
 }
 
 // Supervisor runs the plugin of one provider. Its methods may be called
@@ -71,24 +80,19 @@ type Supervisor struct {
 	cancel   context.CancelCauseFunc
 	work     sync.WaitGroup // every goroutine of this supervisor
 
-	mu      sync.Mutex
-	closed  bool
-	start   *attempt // the start under way
-	running *plugin  // the one that was started last, dead or alive
-	backoff backoff
-	last    catalog.Binary // the last one started, for its digest; the start's own
-	idle    chan struct{}  // closed when no call is in flight; made by Shutdown
-	starts  int
-	lastErr error
+	mu       sync.Mutex
+	closed   bool
+	start    *attempt             // the start under way
+	running  *plugin              // the one that was started last, dead or alive
+	leaving  map[*plugin]struct{} // those that finish what they have
+	backoff  backoff
+	last     catalog.Binary // the last one started, for its digest; the start's own
+	idle     chan struct{}  // closed when no call is in flight; made by Shutdown
+	restarts int
+	lastErr  error
 
 	cut  chan struct{} // closed when a shutdown does not wait for callers any more
 	gone chan struct{} // closed when Shutdown has ended everything
-}
-
-// attempt is one start, with all who wait for it.
-type attempt struct {
-	done chan struct{}
-	err  error
 }
 
 // New makes a supervisor. It starts nothing.
@@ -105,15 +109,22 @@ func New(cfg Config) *Supervisor {
 	if cfg.HealthyAfter == 0 {
 		cfg.HealthyAfter = DefaultHealthyAfter
 	}
+	if cfg.DrainLimit == 0 {
+		cfg.DrainLimit = DefaultDrainLimit
+	}
+	if cfg.Events == nil {
+		cfg.Events = events.New()
+	}
 	s := &Supervisor{
 		cfg:     cfg,
 		logger:  cfg.Logger.Named(cfg.Provider),
 		cut:     make(chan struct{}),
 		gone:    make(chan struct{}),
+		leaving: make(map[*plugin]struct{}),
 		backoff: backoff{max: cfg.BackoffMax, healthyAfter: cfg.HealthyAfter},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.publish(Status{Provider: cfg.Provider, State: Stopped})
+	s.publish(Status{Provider: cfg.Provider, State: Stopped, Since: time.Now()})
 	return s
 }
 
@@ -139,7 +150,7 @@ func (s *Supervisor) Acquire(ctx context.Context) (*Instance, error) {
 		default:
 			select {
 			case <-at.done:
-				if at.err != nil {
+				if at.err != nil && !at.canceled {
 					return nil, at.err
 				}
 			case <-ctx.Done():
@@ -157,21 +168,29 @@ func (s *Supervisor) join() (*Instance, *attempt, time.Duration, error) {
 	if s.closed {
 		return nil, nil, 0, s.errClosed()
 	}
-	if s.running != nil && s.running.alive() {
-		s.running.refs++
+	if p := s.serving(); p != nil {
+		p.refs++
 		s.calls.Add(1)
-		return &Instance{s: s, plugin: s.running}, nil, 0, nil
+		return &Instance{s: s, plugin: p}, nil, 0, nil
 	}
 	if s.start != nil {
+		s.start.needed = true
 		return nil, s.start, 0, nil
 	}
 	if wait := s.backoff.wait(time.Now()); wait > 0 {
 		return nil, nil, wait, nil
 	}
-	at := &attempt{done: make(chan struct{})}
-	s.start = at
-	s.work.Go(func() { s.runStart(at) })
+	at := s.begin()
+	at.needed = true
 	return nil, at, 0, nil
+}
+
+// serving is the plugin that takes calls, or nil. The caller holds s.mu.
+func (s *Supervisor) serving() *plugin {
+	if s.running != nil && s.running.alive() {
+		return s.running
+	}
+	return nil
 }
 
 // waitBackoff waits before the next start of a plugin that keeps dying.

@@ -1,8 +1,10 @@
 package supervisor
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/berth-dev/berth/host/internal/events"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -13,6 +15,9 @@ func (s *Supervisor) watch(p *plugin) {
 	}
 	if p.backend.PID() != 0 && s.cfg.LivenessInterval > 0 {
 		s.work.Go(func() { s.checkLiveness(p) })
+	}
+	if s.cfg.IdleTimeout > 0 && s.replaceable(p) == nil {
+		s.work.Go(func() { s.watchIdle(p) })
 	}
 	select {
 	case <-p.backend.Exited():
@@ -40,20 +45,52 @@ func (s *Supervisor) noteEnd(p *plugin) {
 	s.mu.Lock()
 	closed, calls := s.closed, p.refs
 	p.ended = true
-	if p.refs == 0 {
-		close(p.free)
-	}
-	if !closed {
+	p.settle()
+	inOrder := p.isStopped
+	switch {
+	case p.isLeaving: // what becomes of it says nothing of the one that serves
+		delete(s.leaving, p)
+		s.update(func(st *Status) { st.Leaving = len(s.leaving) })
+	case !closed:
 		s.backoff.died(time.Now(), time.Since(p.started))
 		s.lastErr = err
 		s.update(func(st *Status) {
-			st.State, st.PID, st.Started, st.LastError = Failed, 0, time.Time{}, err
+			st.LastError = err
+			if p != s.running {
+				return // another one serves already
+			}
+			st.PID, st.Started = 0, time.Time{}
+			if st.State = Failed; s.start != nil {
+				st.State = Starting
+			}
 		})
 	}
-	s.mu.Unlock()
 	if !closed {
+		s.tellEnd(p, err)
+	}
+	s.mu.Unlock()
+	switch {
+	case closed:
+	case inOrder:
+		s.logger.Debug("plugin has left", "pid", err.PID, "status", err.ExitStatus)
+	default:
 		s.logger.Warn("plugin ended", "pid", err.PID, "status", err.ExitStatus, "reason", why, "calls", calls)
 	}
+}
+
+// tellEnd notes the end of a plugin as an event. The caller holds s.mu.
+func (s *Supervisor) tellEnd(p *plugin, err *workspace.PluginError) {
+	kind, text := events.Died, fmt.Sprintf("pid %d, %s, with %d calls: %s", err.PID, err.ExitStatus, p.refs, err.Reason)
+	switch {
+	case p.isStopped:
+		kind, text = events.Drained, fmt.Sprintf("pid %d, %s", err.PID, err.ExitStatus)
+	case p.backend.Reason() != "":
+		kind = events.Killed
+	}
+	if p.isLeaving && !p.isStopped {
+		text += "; it was leaving"
+	}
+	s.cfg.Events.Add(kind, text)
 }
 
 // awaitReleased waits until no caller has the plugin any more, so that their
