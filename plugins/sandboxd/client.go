@@ -88,9 +88,19 @@ type request struct {
 	path    []string // segments, not escaped
 	query   url.Values
 	token   string // the service's if empty
+	session string // which it is about, if that is not in the path
 	body    []byte
 	raw     bool // the body is bytes, not JSON
 	timeout time.Duration
+	most    int64 // how long the answer may be; maxAnswer if zero
+}
+
+// about is the session that the request is about, if any.
+func (r request) about() string {
+	if r.session == "" && len(r.path) > 1 && r.path[0] == "sessions" {
+		return r.path[1]
+	}
+	return r.session
 }
 
 // answer is what the service said with a status of 2xx.
@@ -132,16 +142,25 @@ func (c *client) do(ctx context.Context, r request) (answer, error) {
 		return answer{}, c.unanswered(ctx, r.doing, timeout, err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	most := r.most
+	if most == 0 {
+		most = maxAnswer
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
 		return answer{}, c.unanswered(ctx, r.doing, timeout, err)
-	case len(body) > maxAnswer:
-		return answer{}, fmt.Errorf("%s: the service at %s answers more than %d bytes", r.doing, c.base, maxAnswer)
+	case int64(len(body)) > most:
+		return answer{}, fmt.Errorf("%s: the service at %s answers more than %d bytes", r.doing, c.base, most)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // empty if it cannot be read
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return answer{}, newStatusError(r.doing, c.base.String(), resp.StatusCode, kind, body)
+		failed := newStatusError(r.doing, c.base.String(), resp.StatusCode, kind, body)
+		failed.session = r.about()
+		if to, err := resp.Location(); err == nil { // of a redirect: its path and query may hold anything
+			failed.message = fmt.Sprintf("it leads to %s://%s", to.Scheme, to.Host)
+		}
+		return answer{}, failed
 	}
 	return answer{status: resp.StatusCode, kind: kind, body: body}, nil
 }
@@ -166,7 +185,8 @@ func (c *client) unanswered(ctx context.Context, doing string, timeout time.Dura
 	return fmt.Errorf("%s: no answer of the service at %s: %w: %w", doing, c.base, err, workspace.ErrTransient)
 }
 
-// json sends in as JSON and reads the answer into out, if there is to be one.
+// json sends in as JSON and reads the answer into out. Where nothing is to come, nothing
+// else may: what stands before the service may answer anything with success.
 func (c *client) json(ctx context.Context, r request, in, out any) error {
 	if in != nil {
 		body, err := marshal(in)
@@ -176,11 +196,24 @@ func (c *client) json(ctx context.Context, r request, in, out any) error {
 		r.body = body
 	}
 	a, err := c.do(ctx, r)
-	if err != nil || out == nil {
+	if err != nil {
 		return err
 	}
-	if err := a.decode(out); err != nil {
+	if out == nil {
+		err = a.nothing()
+	} else {
+		err = a.decode(out)
+	}
+	if err != nil {
 		return c.nonsense(r.doing, err)
+	}
+	return nil
+}
+
+// nothing checks that the service says no more than that it is done.
+func (a answer) nothing() error {
+	if a.status != http.StatusNoContent {
+		return fmt.Errorf("%d with content of type %q instead of %d (is service_url right?)", a.status, a.kind, http.StatusNoContent)
 	}
 	return nil
 }

@@ -62,6 +62,9 @@ func TestAnswersAreOfAKind(t *testing.T) {
 		"gone":             {410, jsonKind, `{"detail":"container is gone"}`, workspace.ErrUnavailable, "410 Gone"},
 		"a missing file":   {404, jsonKind, `{"detail":{"error":"FileNotFoundError","message":"no"}}`, fs.ErrNotExist, "no"},
 		"another's 404":    {404, "text/html", "<html>not here</html>", workspace.ErrInvalid, "not here"},
+		"no such route":    {404, jsonKind, `{"detail":"Not Found"}`, workspace.ErrInvalid, "is service_url right?"},
+		"another session":  {404, jsonKind, `{"detail":"No such session: y"}`, workspace.ErrInvalid, "No such session"},
+		"no such method":   {405, jsonKind, `{"detail":"Method Not Allowed"}`, workspace.ErrInvalid, "is service_url right?"},
 		"too many":         {429, jsonKind, `{"detail":"full"}`, workspace.ErrTransient, "full"},
 		"broken":           {500, "text/plain", "Internal Server Error", workspace.ErrTransient, "500"},
 		"a proxy's":        {502, "text/html", "<html>\n<b>Bad Gateway</b></html>", workspace.ErrTransient, "<html> <b>Bad Gateway</b></html>"},
@@ -79,7 +82,7 @@ func TestAnswersAreOfAKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := serve(t, answering(test.status, test.kind, test.body))
 			var opened createAnswer
-			err := c.json(t.Context(), request{doing: "testing", method: http.MethodPost, path: []string{"sessions"}}, createRequest{}, &opened)
+			err := c.json(t.Context(), request{doing: "testing", method: http.MethodPost, path: []string{"sessions"}, session: "x"}, createRequest{}, &opened)
 			if err == nil || !strings.Contains(err.Error(), test.says) || !strings.HasPrefix(err.Error(), "testing: ") {
 				t.Fatalf("error %v, want one that says %q", err, test.says)
 			}
@@ -186,6 +189,9 @@ func TestConfigurationIsChecked(t *testing.T) {
 		"service_url: want http":  func(c *Config) { c.ServiceURL = "localhost:8000" },
 		"service_url: no user":    func(c *Config) { c.ServiceURL = "http://user:pass@localhost" },
 		"config key token":        func(c *Config) { c.Token = "" },
+		"key token: want visible": func(c *Config) { c.Token = "passed\n" },
+		"want http://HOST:PORT":   func(c *Config) { c.ServiceURL = "http://localhost:65536" },
+		"request_timeout: 1e-09":  func(c *Config) { c.RequestTimeout = 1e-9 },
 		"config key session_name": func(c *Config) { c.SessionName = "../etc" },
 		"config key tenant":       func(c *Config) { c.Tenant = "a b" },
 		"request_timeout":         func(c *Config) { c.RequestTimeout = -1 },
@@ -221,22 +227,6 @@ func TestAnswerToARunIsChecked(t *testing.T) {
 		held := &access{policy: policy{ExecuteTimeout: 1}}
 		if ran, err := s.post(t.Context(), held, run{argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "not its protocol") {
 			t.Errorf("%s: %+v, %v", name, ran, err)
-		}
-	}
-}
-
-// TestDestroyBelievesOnlyTheService: what is not there is destroyed, but a 404 of
-// something else does not tell.
-func TestDestroyBelievesOnlyTheService(t *testing.T) {
-	for body, gone := range map[string]bool{
-		`{"detail":"Nothing to attach to: x"}`:                   true,
-		`{"error":"no such page"}`:                               false,
-		`{"detail":{"error":"FileNotFoundError","message":"x"}}`: false,
-	} {
-		c := serve(t, answering(404, jsonKind, body))
-		p := &provider{client: c, opening: time.Second}
-		if err := p.Destroy(t.Context(), workspace.NewToken()); (err == nil) != gone {
-			t.Errorf("destroy with the answer %s: %v", body, err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ var stdinVariables = func() (names [8]string) {
 // request is what runs the command. Stdin that has ended is sent with it.
 // The results of other runs, which have arrived, are removed by it.
 func (p *process) request(stdin []byte, whole bool, arrived []string) run {
-	f := p.session.facts
+	f := p.session.facts()
 	var script strings.Builder
 	f.how(&script)
 	script.WriteString("_b_d=" + quote(p.folder) + " _b_run=" + p.name + " _b_old='" + strings.Join(arrived, " ") + "'")

@@ -32,7 +32,7 @@ func (p *process) conclude(held *access, ran *runAnswer, err error) (int, error)
 		return 0, err
 	}
 	end := ending{stderr: *ran.Stderr}
-	if end.told, err = p.session.facts.parse(*ran.Stdout); err == nil {
+	if end.told, err = p.session.facts().parse(*ran.Stdout); err == nil {
 		err = p.take(end.told)
 	}
 	switch {
@@ -135,7 +135,7 @@ func dirError(text string) error {
 func (p *process) finish() ending {
 	ctx := context.WithoutCancel(p.ctx)
 	args := append([]string{"finish", p.folder, p.name}, p.positions()...)
-	end, err := p.ask(ctx, finishTimeout, p.session.facts.control(args...), tries)
+	end, err := p.ask(ctx, finishTimeout, p.session.facts().control(args...), tries)
 	if err == nil {
 		err = p.take(end.told)
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
+	"strings"
 	"syscall"
 
 	"github.com/berth-dev/berth/shared/workspace"
@@ -15,11 +15,18 @@ import (
 type statusError struct {
 	doing, service string
 	status         int
+	session        string // which it was about, if any
 	// class and message are those of an error about a file, or of any other the
 	// message alone.
 	class, message string
-	// told says that the service itself has said so, not what may stand before it.
+	// told says that the reason is in the service's form, not of what may stand before it.
 	told bool
+}
+
+// isGone reports whether there is no such session, nor what was left of one. A 404 that
+// does not name the session is of a route that is not there: something else answers.
+func (e *statusError) isGone() bool {
+	return e.told && e.class == "" && e.status == http.StatusNotFound && e.session != "" && strings.Contains(e.message, e.session)
 }
 
 func newStatusError(doing, service string, status int, kind string, body []byte) *statusError {
@@ -59,7 +66,13 @@ func newStatusError(doing, service string, status int, kind string, body []byte)
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s: the service at %s answers %d %s: %s", e.doing, e.service, e.status, http.StatusText(e.status), e.message)
+	text := fmt.Sprintf("%s: the service at %s answers %d %s: %s", e.doing, e.service, e.status, http.StatusText(e.status), e.message)
+	switch {
+	case e.isGone() || e.class != "":
+	case e.status == http.StatusNotFound, e.status == http.StatusMethodNotAllowed, e.status < 400:
+		text += " (is service_url right?)"
+	}
+	return text
 }
 
 // Unwrap tells what a caller can decide on.
@@ -68,7 +81,7 @@ func (e *statusError) Unwrap() error {
 		return fileErrors[e.class]
 	}
 	switch {
-	case e.told && (e.status == http.StatusNotFound || e.status == http.StatusGone):
+	case e.isGone(), e.told && e.status == http.StatusGone:
 		return workspace.ErrUnavailable
 	case e.status == http.StatusNotImplemented:
 		return errors.ErrUnsupported
@@ -82,18 +95,18 @@ func (e *statusError) Unwrap() error {
 
 // fileErrors are the service's names for what can happen to a file.
 var fileErrors = map[string]error{
-	"FileNotFoundError":  fs.ErrNotExist,
-	"FileExistsError":    fs.ErrExist,
+	"FileNotFoundError":  syscall.ENOENT,
+	"FileExistsError":    syscall.EEXIST,
 	"IsADirectoryError":  syscall.EISDIR,
 	"NotADirectoryError": syscall.ENOTDIR,
-	"PermissionError":    fs.ErrPermission,
+	"PermissionError":    syscall.EACCES,
 	"ValueError":         workspace.ErrInvalid,
 }
 
 // isGone reports whether there is no such session, nor anything that was left of one.
 func isGone(err error) bool {
 	var e *statusError
-	return errors.As(err, &e) && e.told && e.class == "" && e.status == http.StatusNotFound
+	return errors.As(err, &e) && e.isGone()
 }
 
 // isStatus reports whether err is an answer of this status.
@@ -107,5 +120,5 @@ func isStatus(err error, status int) bool {
 // again. A session's own token is not known then either.
 func lostSession(err error) bool {
 	var e *statusError
-	return errors.As(err, &e) && e.told && e.class == "" && (e.status == http.StatusNotFound || e.status == http.StatusUnauthorized)
+	return errors.As(err, &e) && (e.isGone() || e.told && e.status == http.StatusUnauthorized)
 }

@@ -17,8 +17,11 @@ func (s *session) exec(ctx context.Context, argv []string) (stdout []byte, exit 
 	if len(argv) < 4 || argv[0] != "/bin/sh" || argv[1] != "-c" {
 		return nil, 0, nil, fmt.Errorf("a file operation in the session that is no script: %w", errors.ErrUnsupported)
 	}
+	r := run{}
+	if bounded(argv[4:]) {
+		r.timeout = s.client.timeout
+	}
 	if repeatable(argv[4:]) {
-		r := run{}
 		r.argv, r.env = scripted(sayHead+argv[2], argv[4:])
 		ran, text, err := s.execAgain(ctx, r, tries)
 		if err != nil {
@@ -26,21 +29,20 @@ func (s *session) exec(ctx context.Context, argv []string) (stdout []byte, exit 
 		}
 		return []byte(text), *ran.ExitCode, []byte(*ran.Stderr), nil
 	}
-	return s.execOnce(ctx, argv[2], argv[4:])
+	return s.execOnce(ctx, r, argv[2], argv[4:])
 }
 
 // execOnce runs a script that says little, and asks again for what it has said.
-func (s *session) execOnce(ctx context.Context, script string, args []string) (stdout []byte, exit int, stderr []byte, err error) {
+func (s *session) execOnce(ctx context.Context, r run, script string, args []string) (stdout []byte, exit int, stderr []byte, err error) {
 	name := newID()
 	earlier := s.kept.take()
-	r := run{}
-	r.argv, r.env = scripted(keepingScript(s.facts.tmp, name, earlier, script), args)
+	r.argv, r.env = scripted(keepingScript(s.facts().tmp, name, earlier, script), args)
 	_, text, err := s.execAgain(ctx, r, 1)
 	if err != nil {
 		s.arrived(earlier...)
 	}
 	if loses(err) {
-		r.argv, r.env = scripted(sayHead+resultScript+"_b_kept \"$1\" \"$2\" && cat \"$_b_k\"\nexit 0\n", []string{s.facts.tmp, name})
+		r.argv, r.env = scripted(sayHead+resultScript+"_b_kept \"$1\" \"$2\" && cat \"$_b_k\"\nexit 0\n", []string{s.facts().tmp, name})
 		var again error
 		if _, text, again = s.execAgain(ctx, r, tries); again == nil && text != "" {
 			err = nil
@@ -104,6 +106,20 @@ func (s *session) execAgain(ctx context.Context, r run, times int) (ran *runAnsw
 	}
 	text, _ = ran.said()
 	return ran, text, nil
+}
+
+// bounded reports whether a file operation takes no longer where there is more, so that
+// it is given the time of any request. What removes, lists or copies may take as long as
+// a command.
+func bounded(args []string) bool {
+	if len(args) < 2 {
+		return false
+	}
+	switch strings.TrimPrefix(args[1], "r") {
+	case "op_remove", "op_readdir", "op_spool", "op_finish":
+		return false
+	}
+	return true
 }
 
 // repeatable reports whether a file operation comes to the same if it is made twice:

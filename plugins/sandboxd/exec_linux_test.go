@@ -58,8 +58,7 @@ func losing(t *testing.T, answers int, dropped string) (s *session, asked *int) 
 	c.timeout = patience
 	s = &session{client: c, id: "x", provider: &provider{logger: hclog.NewNullLogger()}, alive: t.Context()}
 	t.Cleanup(s.tasks.Wait)
-	s.facts.tmp = t.TempDir()
-	s.access.Store(&access{policy: policy{ExecuteTimeout: patience.Seconds()}})
+	s.access.Store(&access{policy: policy{ExecuteTimeout: patience.Seconds()}, facts: facts{tmp: t.TempDir()}})
 	return s, asked
 }
 

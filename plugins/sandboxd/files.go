@@ -28,6 +28,9 @@ const (
 	// maxName and maxPath are Linux': the service fails on longer ones.
 	maxName = 255
 	maxPath = 4095
+	// nativeMost is how long a file is at most that goes through the service as a whole,
+	// whatever it offers: here it is in memory.
+	nativeMost = 8 << 20
 )
 
 // plain reports whether the service takes a path as it is meant. It drops a slash at
@@ -49,7 +52,7 @@ func (s *session) native(ctx context.Context, op, name string, offered func(poli
 	if !plain(name) {
 		return answer{}, errNotNative
 	}
-	r := request{doing: op, method: http.MethodPost, path: s.path("files", op)}
+	r := request{doing: op, method: http.MethodPost, path: s.path("files", op), most: nativeMost}
 	if data != nil {
 		r.query, r.raw, r.body = url.Values{"path": {name}}, true, data
 	} else {
@@ -72,7 +75,25 @@ func (s *session) native(ctx context.Context, op, name string, offered func(poli
 	if isStatus(err, http.StatusConflict) || isStatus(err, http.StatusInternalServerError) {
 		return a, errNotNative
 	}
+	var failed *statusError
+	if errors.As(err, &failed) {
+		if known := fileErrors[failed.class]; known != nil && !errors.Is(known, workspace.ErrInvalid) {
+			return a, known // all that is to be said, as commands say it
+		}
+	}
 	return a, err
+}
+
+// change asks for an operation that tells nothing but that it is done.
+func (s *session) change(ctx context.Context, op, name string, data []byte) error {
+	a, err := s.native(ctx, op, name, offersWrites, data)
+	if err == nil {
+		err = a.nothing()
+		if err != nil {
+			err = s.client.nonsense(op, err)
+		}
+	}
+	return err
 }
 
 func offersReads(p policy) bool    { return p.NativeFiles }
@@ -81,7 +102,7 @@ func offersRealpath(p policy) bool { return p.NativeFiles && p.NativeRealpath }
 
 // MkdirAll makes a directory and its parents.
 func (s *session) MkdirAll(ctx context.Context, name string) error {
-	_, err := s.native(ctx, "mkdir", name, offersWrites, nil)
+	err := s.change(ctx, "mkdir", name, nil)
 	if errors.Is(err, errNotNative) {
 		return s.FS.MkdirAll(ctx, name)
 	}
@@ -90,7 +111,7 @@ func (s *session) MkdirAll(ctx context.Context, name string) error {
 
 // Remove takes a file, a link itself, or a tree.
 func (s *session) Remove(ctx context.Context, name string) error {
-	_, err := s.native(ctx, "remove", name, offersWrites, nil)
+	err := s.change(ctx, "remove", name, nil)
 	if errors.Is(err, errNotNative) {
 		return s.FS.Remove(ctx, name)
 	}
@@ -113,8 +134,9 @@ func (s *session) RealPath(ctx context.Context, name string) (string, error) {
 	return resolved.Path, nil
 }
 
-// Open reads a file. A whole one comes from the service while a command tells what the
-// file is; if the two do not agree, it is read by commands alone.
+// Open reads a file. A whole one comes from the service while a command opens it, and so
+// tells what it is and that the session's own user may read it; if the two do not agree,
+// it is read by commands alone.
 func (s *session) Open(ctx context.Context, name string, opts workspace.ReadOptions) (workspace.FileReader, error) {
 	if opts != (workspace.ReadOptions{}) || !plain(name) || !offersReads(s.access.Load().policy) {
 		return s.FS.Open(ctx, name, opts)
@@ -128,12 +150,16 @@ func (s *session) Open(ctx context.Context, name string, opts workspace.ReadOpti
 		a, err := s.native(ctx, "read", name, offersReads, nil)
 		read <- content{a, err}
 	}()
-	info, err := s.Stat(ctx, name)
+	opened, err := s.FS.Open(ctx, name, workspace.ReadOptions{Length: 1})
 	got := <-read
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case got.err == nil && got.kind == "application/octet-stream" && info.Mode.IsRegular() && info.Size == int64(len(got.body)):
+	}
+	info := opened.Info()
+	if err := opened.Close(); err != nil {
+		return nil, err
+	}
+	if got.err == nil && got.kind == "application/octet-stream" && info.Mode.IsRegular() && info.Size == int64(len(got.body)) {
 		return &wholeFile{Reader: bytes.NewReader(got.body), info: info}, nil
 	}
 	return s.FS.Open(ctx, name, opts)
@@ -161,7 +187,7 @@ func (s *session) Create(ctx context.Context, name string, opts workspace.WriteO
 	if opts != (workspace.WriteOptions{Mode: workspace.DefaultFileMode}) || !plain(name) || !offersWrites(held) {
 		return s.FS.Create(ctx, name, opts)
 	}
-	return &writer{session: s, ctx: ctx, name: name, opts: opts, most: held.MaxReadBytes}, nil
+	return &writer{session: s, ctx: ctx, name: name, opts: opts, most: min(held.MaxReadBytes, nativeMost)}, nil
 }
 
 // writer collects a file for the service, and goes over to commands when it gets too
@@ -214,7 +240,7 @@ func (w *writer) Close() error {
 		if w.data == nil {
 			w.data = []byte{}
 		}
-		_, err := w.session.native(w.ctx, "write", w.name, offersWrites, w.data)
+		err := w.session.change(w.ctx, "write", w.name, w.data)
 		if !errors.Is(err, errNotNative) {
 			return err
 		}

@@ -87,7 +87,7 @@ func (s *session) sweep(ctx context.Context, timeout time.Duration) {
 	if len(runs) == 0 || held.gone != nil {
 		return
 	}
-	r := s.facts.control("sweep", s.facts.tmp, strings.Join(runs, " "))
+	r := s.facts().control("sweep", s.facts().tmp, strings.Join(runs, " "))
 	r.timeout = timeout
 	if _, err := s.post(ctx, held, r); err != nil {
 		if ctx.Err() != nil { // the session ends, and then sweeps

@@ -65,12 +65,12 @@ type process struct {
 
 func newProcess(s *session, cmd sdk.Command) *process {
 	name := newID()
-	p := &process{session: s, cmd: cmd, name: name, folder: strings.TrimSuffix(s.facts.tmp, "/") + "/.berth-run-" + name, done: make(chan struct{})}
+	p := &process{session: s, cmd: cmd, name: name, folder: strings.TrimSuffix(s.facts().tmp, "/") + "/.berth-run-" + name, done: make(chan struct{})}
 	p.change.L = &p.mu
 	mark := "\x1e\nberth-end-" + name // a line of its own, for a grep that stops at NUL
 	p.out, p.errs = newStream("o", mark, &p.change), newStream("e", mark, &p.change)
 	if cmd.Stdin {
-		p.stdin = newStdin(s.facts.maxPiece())
+		p.stdin = newStdin(s.facts().maxPiece())
 	}
 	p.ctx, p.end = context.WithCancel(s.alive)
 	return p
@@ -175,7 +175,7 @@ func (p *process) ask(ctx context.Context, timeout time.Duration, r run, times i
 		var ran *runAnswer
 		if ran, err = p.session.post(ctx, held, r); err == nil {
 			e.stderr = *ran.Stderr
-			e.told, err = p.session.facts.parse(*ran.Stdout)
+			e.told, err = p.session.facts().parse(*ran.Stdout)
 			if err == nil && e.word == "" {
 				err = ended(ran)
 			}
@@ -202,14 +202,14 @@ func (p *process) positions() []string {
 func (p *process) follow(ctx context.Context) {
 	for pause := firstLook; sleep(ctx, pause) == nil; {
 		if p.unread() {
-			t, err := p.control(ctx, p.session.client.timeout, p.session.facts.control("lease", p.folder))
+			t, err := p.control(ctx, p.session.client.timeout, p.session.facts().control("lease", p.folder))
 			p.note(ctx, "renewing a command's lease", err)
 			p.heard(t)
 			pause = p.untilRead(ctx, leasePause)
 			continue
 		}
 		args := append([]string{"exchange", p.folder}, p.positions()...)
-		t, err := p.control(ctx, lookTime+p.session.client.timeout, p.session.facts.control(append(args, strconv.Itoa(lookRounds))...))
+		t, err := p.control(ctx, lookTime+p.session.client.timeout, p.session.facts().control(append(args, strconv.Itoa(lookRounds))...))
 		if err == nil {
 			err = p.take(t)
 		}
@@ -279,7 +279,7 @@ func (p *process) Signal(ctx context.Context, sig workspace.Signal) error {
 		return os.ErrProcessDone
 	default:
 	}
-	t, err := p.ask(ctx, p.session.client.timeout, p.session.facts.control("signal", p.folder, string(sig)), 1)
+	t, err := p.ask(ctx, p.session.client.timeout, p.session.facts().control("signal", p.folder, string(sig)), 1)
 	switch {
 	case err != nil:
 		return err
@@ -306,7 +306,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 	p.change.Broadcast()
 	p.mu.Unlock()
 	hundredths := strconv.Itoa(int(max(grace-stopWay, 0) / (10 * time.Millisecond)))
-	t, err := p.control(context.WithoutCancel(p.ctx), grace+stopAnswer, p.session.facts.control("stop", p.folder, p.name, hundredths))
+	t, err := p.control(context.WithoutCancel(p.ctx), grace+stopAnswer, p.session.facts().control("stop", p.folder, p.name, hundredths))
 	if err != nil {
 		select {
 		case <-p.done: // it came to its end meanwhile, or its session did

@@ -54,12 +54,24 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Works
 	}
 	opened, err := p.post(ctx, createRequest{SessionID: key, Runtime: config.Runtime, Tenant: config.Tenant, Reuse: true})
 	if isStatus(err, http.StatusConflict) { // it is open, on the runtime that it was made with
-		opened, err = p.attach(ctx, key)
+		opened, err = p.attach(ctx, key, config.Runtime)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create workspace %s: %w", key, err)
 	}
-	return p.open(ctx, key, opened)
+	ws, err := p.open(ctx, key, opened)
+	if err != nil && key == req.Token {
+		p.discard(ctx, key)
+	}
+	return ws, err
+}
+
+// discard ends what was just made for a token, of which nobody else knows, and could not
+// be used: a create that fails leaves nothing (contract L2).
+func (p *provider) discard(ctx context.Context, id string) {
+	if err := p.purge(context.WithoutCancel(ctx), id, p.client.timeout); err != nil {
+		p.logger.Warn("destroying a session that could not be used", "session", id, "error", err)
+	}
 }
 
 // checkTenant refuses a session that is open for another tenant than this provider's:
@@ -77,7 +89,7 @@ func (p *provider) Attach(ctx context.Context, id string) (sdk.Workspace, error)
 	if err := p.checkOurs(id); err != nil {
 		return nil, err
 	}
-	opened, err := p.attach(ctx, id)
+	opened, err := p.attach(ctx, id, p.config.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +108,10 @@ func (p *provider) open(ctx context.Context, id string, opened createAnswer) (sd
 }
 
 // attach asks for a session that is there. One that has to be opened again is opened
-// on the configured runtime, which the service would otherwise choose itself; one that
+// on this runtime, if the service has it, which would otherwise choose itself; one that
 // is open has one.
-func (p *provider) attach(ctx context.Context, id string) (createAnswer, error) {
-	asked := createRequest{SessionID: id, Runtime: p.config.Runtime, Tenant: p.config.Tenant, Attach: true}
+func (p *provider) attach(ctx context.Context, id, runtime string) (createAnswer, error) {
+	asked := createRequest{SessionID: id, Runtime: runtime, Tenant: p.config.Tenant, Attach: true}
 	opened, err := p.post(ctx, asked)
 	if asked.Runtime != "" && (isStatus(err, http.StatusConflict) || isStatus(err, http.StatusBadRequest)) {
 		asked.Runtime = ""
@@ -117,7 +129,8 @@ func (p *provider) post(ctx context.Context, asked createRequest) (createAnswer,
 	for waited := false; ; waited = true {
 		var opened createAnswer
 		err := p.client.json(ctx, request{
-			doing: "opening a session", method: http.MethodPost, path: []string{"sessions"}, timeout: max(time.Until(deadline), p.client.timeout),
+			doing: "opening a session", method: http.MethodPost, path: []string{"sessions"}, session: asked.SessionID,
+			timeout: max(time.Until(deadline), p.client.timeout),
 		}, asked, &opened)
 		switch {
 		case err == nil && (opened.Token == "" || opened.Session.SessionID != asked.SessionID):
@@ -157,7 +170,7 @@ func (p *provider) Destroy(ctx context.Context, id string) error {
 		return err
 	}
 	// One that is not open may have its files still: they are purged with a session.
-	opened, err := p.attach(ctx, id)
+	opened, err := p.attach(ctx, id, p.config.Runtime)
 	switch {
 	case isGone(err):
 		return nil
@@ -167,9 +180,14 @@ func (p *provider) Destroy(ctx context.Context, id string) error {
 	if err := p.checkTenant(opened.Session); err != nil {
 		return err
 	}
-	err = p.client.json(ctx, request{
+	return p.purge(ctx, id, p.opening)
+}
+
+// purge ends a session that is open.
+func (p *provider) purge(ctx context.Context, id string, timeout time.Duration) error {
+	err := p.client.json(ctx, request{
 		doing: "destroying session " + id, method: http.MethodDelete, path: []string{"sessions", id}, query: url.Values{"purge": {"true"}},
-		timeout: p.opening,
+		timeout: timeout,
 	}, nil, nil)
 	if isGone(err) { // somebody else was faster
 		return nil
@@ -198,9 +216,14 @@ func (p *provider) checkOurs(id string) error {
 // configured name.
 func (p *provider) List(ctx context.Context, _ workspace.ListOptions) iter.Seq2[sdk.Info, error] {
 	return func(yield func(sdk.Info, error) bool) {
+		const doing = "listing sessions"
 		var list listAnswer
-		if err := p.client.json(ctx, request{doing: "listing sessions", method: http.MethodGet, path: []string{"sessions"}}, nil, &list); err != nil {
+		if err := p.client.json(ctx, request{doing: doing, method: http.MethodGet, path: []string{"sessions"}}, nil, &list); err != nil {
 			yield(sdk.Info{}, err)
+			return
+		}
+		if list.Sessions == nil {
+			yield(sdk.Info{}, p.client.nonsense(doing, errors.New("no list of sessions")))
 			return
 		}
 		for _, s := range list.Sessions {

@@ -22,7 +22,7 @@ type session struct {
 	provider *provider
 	client   *client
 	id       string
-	facts    facts
+	files    string // identifies them: the incarnation
 
 	// alive ends with Close, and with it all that goes on here.
 	alive context.Context
@@ -38,7 +38,10 @@ type session struct {
 type access struct {
 	token  string
 	policy policy
-	gone   error // it was replaced: nothing leads to it any more
+	// runtime is what the session runs on. The service forgets it when it closes it.
+	runtime string
+	facts   facts
+	gone    error // it was replaced: nothing leads to it any more
 }
 
 var _ interface {
@@ -68,11 +71,9 @@ func newSession(ctx context.Context, p *provider, id string, opened createAnswer
 	if held, err = s.accept(ctx, opened); err != nil {
 		return nil, err
 	}
+	s.files = held.facts.incarnation()
 	s.access.Store(held)
-	if s.facts, err = s.probe(ctx, held); err != nil {
-		return nil, err
-	}
-	s.FS, err = shellfs.NewPaged(ctx, shellfs.PagedConfig{Exec: s.exec, WorkingDir: s.facts.dir, MaxOutputBytes: maxRunOutput - len(head)})
+	s.FS, err = shellfs.NewPaged(ctx, shellfs.PagedConfig{Exec: s.exec, WorkingDir: held.facts.dir, MaxOutputBytes: maxRunOutput - len(head)})
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +87,13 @@ const maxRunOutput = 10 << 20
 func (s *session) ID() string { return s.id }
 
 // Incarnation is that of the session's files: see [facts.incarnation].
-func (s *session) Incarnation() string { return s.facts.incarnation() }
+func (s *session) Incarnation() string { return s.files }
 
 // WorkingDir is absolute and canonical (contract C2).
-func (s *session) WorkingDir() string { return s.facts.dir }
+func (s *session) WorkingDir() string { return s.facts().dir }
+
+// facts are what the session's container has, as long as the service keeps it open.
+func (s *session) facts() facts { return s.access.Load().facts }
 
 // Announce tells the features that no method shows.
 func (s *session) Announce() []workspace.Feature {
@@ -116,12 +120,16 @@ func (s *session) Close() error {
 	return nil
 }
 
-// accept takes up what the service answered, and asks for its policy.
+// accept takes up what the service answered, asks for its policy, and looks at the
+// session's container.
 func (s *session) accept(ctx context.Context, opened createAnswer) (*access, error) {
-	held := &access{token: opened.Token}
+	held := &access{token: opened.Token, runtime: opened.Session.Runtime}
 	err := s.client.json(ctx, request{doing: "asking for the service's policy", method: http.MethodGet, path: []string{"policy"}}, nil, &held.policy)
 	if err == nil && held.policy.ExecuteTimeout <= 0 {
 		err = s.client.nonsense("asking for the service's policy", fmt.Errorf("commands may take %v s", held.policy.ExecuteTimeout))
+	}
+	if err == nil {
+		held.facts, err = s.probe(ctx, held)
 	}
 	return held, err
 }
@@ -156,7 +164,7 @@ func (s *session) reopen(ctx context.Context, old *access) (*access, error) {
 	if held := s.access.Load(); held != old {
 		return held, held.gone
 	}
-	opened, err := s.provider.attach(ctx, s.id)
+	opened, err := s.provider.attach(ctx, s.id, old.runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +172,7 @@ func (s *session) reopen(ctx context.Context, old *access) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.probe(ctx, held)
-	if err != nil {
-		return nil, err
-	}
-	if found.incarnation() != s.facts.incarnation() {
+	if held.facts.incarnation() != s.files {
 		held.gone = fmt.Errorf("session %s was replaced by another one with the same id: %w", s.id, workspace.ErrUnavailable)
 	}
 	s.access.Store(held)
