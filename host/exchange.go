@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ type link struct {
 	ctx     context.Context //nolint:containedctx // of the stream
 	cancel  context.CancelCauseFunc
 	started bool // said on this stream
+	// moving: it is to be left for another plugin; guarded by the run's mutex.
+	moving bool
+	stay   time.Time // before then it is not left
 	// repeats is set where the run's start was sent again: what ended the stream
 	// before, of which it is not known whether the start was heard.
 	repeats error
@@ -54,6 +58,13 @@ func (r *run) exchange() {
 		if err == nil {
 			l.inst.Release()
 			return
+		}
+		if leftOnPurpose(l, err) {
+			if l, err = r.move(l); err != nil {
+				r.over(err)
+				return
+			}
+			continue
 		}
 		again, cause := r.broke(l, err)
 		l.inst.Release()
@@ -102,6 +113,9 @@ func (r *run) converse(l *link) error {
 	defer sending.Wait()
 	defer r.unlink(l)
 	sending.Go(func() { r.sendAll(l) })
+	if r.durable {
+		sending.Go(func() { r.leaveInTime(l) })
+	}
 	for {
 		msg, err := l.stream.Recv()
 		if err != nil {
@@ -119,7 +133,10 @@ func (r *run) converse(l *link) error {
 		}
 		r.over(nil)
 		if r.durable {
-			_, _ = l.stream.Recv() // its end: nothing comes after an outcome
+			_, err := l.stream.Recv() // its end: nothing comes after an outcome
+			if leftOnPurpose(l, err) {
+				return err
+			}
 		}
 		return nil
 	}
@@ -165,10 +182,15 @@ func (r *run) disown() {
 	r.stopping = r.stopping || !r.goesOn()
 }
 
-// over tells that there will be no other stream: with an outcome if err is nil.
+// over tells that no other stream will bring anything: with an outcome if err is
+// nil. What may come after an outcome, to tell the plugin that it was taken, does
+// not matter here.
 func (r *run) over(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.isOver() {
+		return
+	}
 	r.failure = err
 	for _, o := range r.out {
 		o.ended = true
@@ -210,6 +232,9 @@ func (r *run) accept(l *link, msg *berthv1.RunResponse) (over bool, _ error) {
 	case *berthv1.RunResponse_SignalResult:
 		r.signalled(m.SignalResult)
 	case *berthv1.RunResponse_Outcome:
+		if r.outcome != nil {
+			return true, nil // told again, on a stream that only takes the answer
+		}
 		if err := r.checkOutcome(m.Outcome); err != nil {
 			return false, err
 		}
@@ -319,13 +344,10 @@ func (r *run) next(l *link) *berthv1.RunRequest {
 			return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: taken}}
 		case over:
 			// Only what is handed over matters to the plugin now.
-		case len(r.queue) > 0:
-			msg := r.queue[0]
-			r.queue = r.queue[1:]
-			if s := r.signals[msg.GetSignal().GetSequence()]; s != nil {
-				s.sent = true
+		default:
+			if msg := r.dequeue(l); msg != nil {
+				return msg
 			}
-			return msg
 		}
 		if r.out[0].untold()+r.out[1].untold() >= takenStep {
 			return &berthv1.RunRequest{Message: &berthv1.RunRequest_Taken{Taken: r.tell()}}
@@ -337,6 +359,23 @@ func (r *run) next(l *link) *berthv1.RunRequest {
 		}
 		r.changed.Wait()
 	}
+}
+
+// dequeue takes the next message that waits, or nil. On a stream that is to be left
+// no signal is sent: whether it arrived would not be known. The caller holds r.mu.
+func (r *run) dequeue(l *link) *berthv1.RunRequest {
+	for i, msg := range r.queue {
+		s := r.signals[msg.GetSignal().GetSequence()]
+		if s != nil && l.moving {
+			continue
+		}
+		r.queue = slices.Delete(r.queue, i, i+1)
+		if s != nil {
+			s.sent = true
+		}
+		return msg
+	}
+	return nil
 }
 
 // tell is what the caller has been handed. The caller holds r.mu.

@@ -297,6 +297,16 @@ func (r *run) wasAsked() bool {
 	}
 }
 
+// isOver says whether the outcome or the failure is known.
+func (r *run) isOver() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // goesOn reports whether the command goes on when nobody here follows it.
 func (r *run) goesOn() bool { return r.cmd.Detached || r.follow != nil }
 
