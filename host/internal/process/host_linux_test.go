@@ -107,21 +107,6 @@ func TestLongTempDir(t *testing.T) {
 	}
 }
 
-func TestCrashesLeaveNoFolder(t *testing.T) {
-	tmp := shortTemp(t)
-	t.Setenv("TMPDIR", tmp)
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	const crashes = 100
-	for range crashes {
-		p := start(t, testConfig(t, faults.Good))
-		_, _ = do(t.Context(), p, "exit/1")
-		p.Close()
-	}
-	if left := socketFolders(t, tmp); len(left) != 0 {
-		t.Errorf("%q", left)
-	}
-}
-
 // shortTemp is a folder that is short enough for sockets below it.
 func shortTemp(t *testing.T) string {
 	t.Helper()

@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
@@ -28,8 +31,11 @@ func how() string {
 }
 
 var _ = func() bool { // as early as an init function
-	if how() == faults.PanicInit {
+	switch how() {
+	case faults.PanicInit:
 		panic("no luck at init")
+	case faults.PrintFirst:
+		fmt.Println("hello from a library")
 	}
 	return true
 }()
@@ -49,8 +55,6 @@ func main() {
 		garbage := make([]byte, 100<<10)
 		_, _ = rand.Read(garbage)
 		_, _ = os.Stdout.Write(garbage)
-	case faults.PrintFirst:
-		fmt.Println("hello from a library")
 	case faults.CloseStdout:
 		_ = os.Stdout.Close()
 		time.Sleep(time.Hour)
@@ -84,8 +88,10 @@ func serve() {
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			if how() == faults.Nonsense {
 				opts = append(opts, grpc.ForceServerCodec(nonsense{}))
+			} else {
+				opts = append(opts, grpc.ForceServerCodecV2(garbling{encoding.GetCodecV2("proto")}))
 			}
-			return grpc.NewServer(opts...)
+			return grpc.NewServer(append(opts, grpc.ChainStreamInterceptor(noteStream))...)
 		},
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: os.Stderr, JSONFormat: true}),
 	})
@@ -109,6 +115,30 @@ type nonsense struct{}
 func (nonsense) Marshal(any) ([]byte, error) { return []byte("\xff\xff\xff\xffnonsense"), nil }
 func (nonsense) Unmarshal([]byte, any) error { return nil }
 func (nonsense) Name() string                { return "proto" }
+
+// garbling is the usual codec, but for an answer that is to be garbage.
+type garbling struct{ encoding.CodecV2 }
+
+func (g garbling) Marshal(v any) (mem.BufferSlice, error) {
+	if answer, ok := v.(*berthv1.StatResponse); ok && string(answer.GetInfo().GetName()) == "garbage" {
+		garbage, err := nonsense{}.Marshal(v)
+		return mem.BufferSlice{mem.SliceBuffer(garbage)}, err
+	}
+	return g.CodecV2.Marshal(v)
+}
+
+// streams are the methods of all streams that were opened to this plugin.
+var streams struct {
+	mu      sync.Mutex
+	methods []string
+}
+
+func noteStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	streams.mu.Lock()
+	streams.methods = append(streams.methods, info.FullMethod)
+	streams.mu.Unlock()
+	return handler(srv, stream)
+}
 
 // fakeServer shakes hands and then speaks no HTTP/2.
 func fakeServer(freeze bool) {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/fips140"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,14 +15,16 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 	"github.com/berth-dev/berth/test/faults"
 )
 
-// provider does what the path of a Stat call says, "/VERB/ARGUMENT", and answers
-// in the target of the file.
+// provider has workspaces of any name. It does what the path of a Stat or MkdirAll
+// call says, "/VERB/ARGUMENT", and answers a Stat in the target of the file.
 type provider struct {
 	berthv1.UnimplementedProviderServer
 }
@@ -50,6 +55,24 @@ func (*provider) Stat(ctx context.Context, req *berthv1.StatRequest) (*berthv1.S
 		return nil, wire.ToStatus(err)
 	}
 	return &berthv1.StatResponse{Info: &berthv1.FileInfo{Name: []byte(verb), Target: answer}}, nil
+}
+
+// MkdirAll does the same as Stat, for those who want a call that is never made twice.
+func (p *provider) MkdirAll(ctx context.Context, req *berthv1.MkdirAllRequest) (*berthv1.MkdirAllResponse, error) {
+	_, err := p.Stat(ctx, &berthv1.StatRequest{Path: req.GetPath()})
+	return &berthv1.MkdirAllResponse{}, err
+}
+
+func (*provider) Create(req *berthv1.CreateRequest, stream grpc.ServerStreamingServer[berthv1.OpenResponse]) error {
+	return stream.Send(opened(cmp.Or(req.GetName(), req.GetToken())))
+}
+
+func (*provider) Attach(req *berthv1.AttachRequest, stream grpc.ServerStreamingServer[berthv1.OpenResponse]) error {
+	return stream.Send(opened(req.GetWorkspace().GetId()))
+}
+
+func opened(id string) *berthv1.OpenResponse {
+	return &berthv1.OpenResponse{Message: &berthv1.OpenResponse_Opened{Opened: &berthv1.Opened{Id: id, Incarnation: []byte("1"), WorkingDir: []byte("/")}}}
 }
 
 func do(ctx context.Context, verb, arg string) ([]byte, error) {
@@ -91,6 +114,21 @@ func do(ctx context.Context, verb, arg string) ([]byte, error) {
 	case "big": // an answer of ARGUMENT bytes
 		size, err := strconv.Atoi(arg)
 		return make([]byte, size), err
+	case "garbage": // in the place of an answer, see garbling
+		return nil, nil
+	case "fips": // whether this process's cryptography is that of FIPS 140
+		return []byte(strconv.FormatBool(fips140.Enabled())), nil
+	case "streams": // that were opened to this plugin
+		streams.mu.Lock()
+		defer streams.mu.Unlock()
+		return []byte(strings.Join(streams.methods, " ")), nil
+	case "stderr-hex": // as stderr, in hexadecimal: a path cannot hold every byte
+		line, err := hex.DecodeString(arg)
+		if err != nil {
+			return nil, err
+		}
+		_, err = realStderr.Write(append(line, '\n'))
+		return nil, err
 	case "stderr": // the argument as one line, any bytes
 		_, err := realStderr.WriteString(arg + "\n")
 		return nil, err
