@@ -138,6 +138,7 @@ func (p *goPlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientC
 
 func (p *goPlugin) newGRPCServer(opts []grpc.ServerOption) *grpc.Server {
 	opts = append(opts, wire.ServerOptions()...)
+	opts = append(opts, peerOptions(p.server.logger)...)
 	opts = append(opts,
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			p.first.Do(p.takeOver)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/shared/wire"
 )
 
 func TestCheckBase(t *testing.T) {
@@ -137,7 +139,7 @@ func TestPeerOfAnotherUserIsRefused(t *testing.T) {
 	if err := checkPeer(conn); err != nil {
 		t.Errorf("our own: %v", err)
 	}
-	if err := checkPeerUID(conn, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to uid") {
+	if err := wire.CheckPeer(conn, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to uid") {
 		t.Errorf("another's: %v", err)
 	}
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
