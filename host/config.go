@@ -73,9 +73,10 @@ func (p Provider) explain(prefix string, err error) error {
 //	  build:  {plugin: docker, config: {image: golang:1.26}}
 //	  notes:  {plugin: state, config: {store: "file:./notes.db"}}
 //
-// Keys of a provider are plugin, config, inherit_env, conventional_env and
-// start_timeout; beside providers and plugin_dirs there are data_dir, and gateway,
-// which host/gateway reads: see [Config.Section]. ${VAR} in a string is that variable
+// Keys of a provider are plugin, config, inherit_env, conventional_env,
+// start_timeout, drain_limit and idle_timeout; beside providers and plugin_dirs
+// there are data_dir, watch_plugins, and gateway, which host/gateway reads: see
+// [Config.Section]. ${VAR} in a string is that variable
 // of this process, ${VAR:-x} has a default, $${ is a literal ${. Relative paths, and
 // ~, begin at the file's folder. Anchors, aliases and tags are refused. An error is a
 // [*ConfigError] unless the file cannot be read.
@@ -132,6 +133,9 @@ func parseConfig(file, dir string, data []byte, lookup func(string) (string, boo
 			if config.DataDir, err = d.string(path, value); err == nil {
 				config.DataDir = resolvePath(dir, config.DataDir)
 			}
+		case "watch_plugins":
+			config.watchSaid = true
+			config.WatchPlugins, err = d.boolean(path, value)
 		case "providers":
 			return d.mapping(path, value, func(name, path string, value ast.Node) (err error) {
 				if err := workspace.ValidateName(name); err != nil {
@@ -143,7 +147,7 @@ func parseConfig(file, dir string, data []byte, lookup func(string) (string, boo
 		case sectionGateway:
 			config.sections = map[string]Section{key: {d, dir, path, value}}
 		default:
-			return d.unknown(path, key, "plugin_dirs", "data_dir", "providers", sectionGateway)
+			return d.unknown(path, key, "plugin_dirs", "data_dir", "watch_plugins", "providers", sectionGateway)
 		}
 		return err
 	})
@@ -182,20 +186,34 @@ func (d *decoder) provider(path string, node ast.Node) (Provider, error) {
 				return d.source.fault(path, err.Error())
 			}
 		case "conventional_env":
-			boolean, ok := value.(*ast.BoolNode)
-			if !ok {
-				return d.wrongType(path, value, "true or false")
+			boolean, err := d.boolean(path, value)
+			if err != nil {
+				return err
 			}
-			p.ConventionalEnv = &boolean.Value
+			p.ConventionalEnv = &boolean
 		case "start_timeout":
 			p.StartTimeout, err = d.duration(path, value)
 			return err
+		case "drain_limit":
+			p.DrainLimit, err = d.duration(path, value)
+			return err
+		case "idle_timeout":
+			p.IdleTimeout, err = d.duration(path, value)
+			return err
 		default:
-			return d.unknown(path, key, "plugin", "config", "inherit_env", "conventional_env", "start_timeout")
+			return d.unknown(path, key, "plugin", "config", "inherit_env", "conventional_env", "start_timeout", "drain_limit", "idle_timeout")
 		}
 		return nil
 	})
 	return p, err
+}
+
+func (d *decoder) boolean(path string, node ast.Node) (bool, error) {
+	boolean, ok := node.(*ast.BoolNode)
+	if !ok {
+		return false, d.wrongType(path, node, "true or false")
+	}
+	return boolean.Value, nil
 }
 
 func (d *decoder) duration(path string, node ast.Node) (time.Duration, error) {

@@ -21,11 +21,14 @@ func TestParseConfig(t *testing.T) {
 # a comment
 plugin_dirs: [./bin, /opt/berth]
 data_dir: data
+watch_plugins: true
 providers:
   docker:    {config: {image: "python:3.12-slim", network_mode: none, cpus: 1.5, memory: 512, init: true, "a.b": 1, a: {b: 2}, tags: [a, 2, null]}}
   build:
     plugin: docker
     start_timeout: 20s
+    drain_limit: 5m
+    idle_timeout: 1h30m
     conventional_env: false
     inherit_env: [KUBECONFIG, "${EXTRA:-OTHER}"]
     config:
@@ -47,12 +50,13 @@ providers:
 	}
 	want := Config{
 		PluginDirs: []string{"/etc/berth/bin", "/opt/berth"}, Dir: "/etc/berth", DataDir: "/etc/berth/data",
+		WatchPlugins: true, watchSaid: true,
 		Providers: map[string]Provider{
 			"docker": {Config: map[string]any{
 				"image": "python:3.12-slim", "network_mode": "none", "cpus": 1.5, "memory": uint64(512), "init": true, "a.b": uint64(1), "a": map[string]any{"b": uint64(2)}, "tags": []any{"a", uint64(2), nil},
 			}},
 			"build": {
-				Plugin: "docker", StartTimeout: 20 * time.Second, ConventionalEnv: &yes, InheritEnv: []string{"KUBECONFIG", "OTHER"},
+				Plugin: "docker", StartTimeout: 20 * time.Second, DrainLimit: 5 * time.Minute, IdleTimeout: 90 * time.Minute, ConventionalEnv: &yes, InheritEnv: []string{"KUBECONFIG", "OTHER"},
 				Config: map[string]any{"image": "golang:1.26", "env": map[string]any{"TOKEN": "x${IMAGE}y${SECRET}"}, "script": "one\ntwo\n"},
 			},
 			"local": {},
@@ -78,7 +82,7 @@ func TestParseConfigSaysWhatIsWrong(t *testing.T) {
 		"unknown key":         {"plugin_dir: [x]", "plugin_dir", 1, "did you mean plugin_dirs?"},
 		"unknown nested key":  {"providers:\n  docker:\n    confg: {}", "providers.docker.confg", 3, "did you mean config?"},
 		"swapped letters":     {"providers:\n  docker: {plguin: x}", "providers.docker.plguin", 2, "did you mean plugin?"},
-		"quite another key":   {"zzz: 1", "zzz", 1, "there are data_dir, gateway, plugin_dirs, providers"},
+		"quite another key":   {"zzz: 1", "zzz", 1, "there are data_dir, gateway, plugin_dirs, providers, watch_plugins"},
 		"duplicate key":       {"providers:\n  a: {}\n  b: {}\n  a: {}", "providers.a", 4, "first at line 2"},
 		"duplicate in config": {"providers:\n  a:\n    config:\n      x: s3cret\n      x: s3cret", "providers.a.config.x", 5, "twice"},
 		"a list of providers": {"providers: [a]", "providers", 1, "want a mapping, not a list"},
@@ -89,6 +93,12 @@ func TestParseConfigSaysWhatIsWrong(t *testing.T) {
 		"config as string":    {"providers:\n  a: {config: s3cret}", "providers.a.config", 2, "want a mapping, not a string"},
 		"yes for a boolean":   {"providers:\n  a: {conventional_env: yes}", "providers.a.conventional_env", 2, "want true or false"},
 		"a bare number":       {"providers:\n  a: {start_timeout: 30}", "providers.a.start_timeout", 2, "with its unit"},
+		"a negative limit":    {"providers:\n  a: {drain_limit: -3s}", "providers.a.drain_limit", 2, "above zero"},
+		"a limit of zero":     {"providers:\n  a:\n    drain_limit: 0s", "providers.a.drain_limit", 3, "above zero"},
+		"a bare idle time":    {"providers:\n  a:\n    plugin: b\n    idle_timeout: 15", "providers.a.idle_timeout", 4, "with its unit"},
+		"watched a bit":       {"providers:\n  a: {}\nwatch_plugins: sometimes", "watch_plugins", 3, "want true or false"},
+		"watched by word":     {"watch_plugins: 'true'", "watch_plugins", 1, "want true or false"},
+		"watching misspelt":   {"watch_plugin: true", "watch_plugin", 1, "did you mean watch_plugins?"},
 		"a negative timeout":  {"providers:\n  a: {start_timeout: -3s}", "providers.a.start_timeout", 2, "above zero"},
 		"a value inherited":   {"providers:\n  a: {inherit_env: ['A=s3cret']}", "providers.a.inherit_env", 2, "without values"},
 		"a pattern inherited": {"providers:\n  a: {inherit_env: ['AWS_*']}", "providers.a.inherit_env", 2, "exact names"},
@@ -184,4 +194,23 @@ func FuzzParseConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestWatchPluginsIsOnWhereNobodySays(t *testing.T) {
+	for text, want := range map[string][2]bool{ // by what is so where nothing is said
+		"providers: {}":        {false, true},
+		"watch_plugins: true":  {true, true},
+		"watch_plugins: false": {false, false},
+	} {
+		config, err := parseConfig("berth.yaml", "/", []byte(text), lookup(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]bool{config.WatchPluginsOr(false), config.WatchPluginsOr(true)}; got != want {
+			t.Errorf("%s: %v, not %v", text, got, want)
+		}
+	}
+	if c := (Config{WatchPlugins: true}); !c.WatchPluginsOr(false) {
+		t.Error("a program that says so is not heard")
+	}
 }

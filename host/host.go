@@ -50,8 +50,14 @@ type Config struct {
 	Logger hclog.Logger
 	// Deadlines bound the calls to plugins. Zero fields are defaults.
 	Deadlines Deadlines
+	// WatchPlugins swaps a plugin that runs, as [Host.Reload] does, when its binary
+	// changes: a file renamed into place, a link that leads elsewhere, or one that
+	// appears in an earlier folder. One that does not come up is tried again, after
+	// longer and longer pauses.
+	WatchPlugins bool
 
-	sections map[string]Section // what LoadConfig left to others
+	watchSaid bool               // the file says whether to watch
+	sections  map[string]Section // what LoadConfig left to others
 }
 
 // DataFolder is DataDir, or the user's data folder for Berth if that is empty.
@@ -60,6 +66,14 @@ func (c Config) DataFolder() string {
 		return c.DataDir
 	}
 	return userDataDir()
+}
+
+// WatchPluginsOr is WatchPlugins, or unsaid if this is of a file that does not say.
+func (c Config) WatchPluginsOr(unsaid bool) bool {
+	if c.WatchPlugins || c.watchSaid {
+		return c.WatchPlugins
+	}
+	return unsaid
 }
 
 // Provider is a configured instance of a plugin.
@@ -192,6 +206,9 @@ func New(config Config) (*Host, error) {
 			h.cancel()
 			return nil, err
 		}
+	}
+	if config.WatchPlugins {
+		h.watchPlugins()
 	}
 	return h, nil
 }

@@ -60,7 +60,7 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 	}
 	sc := supervisor.Config{
 		Provider:     name,
-		Find:         func() (catalog.Binary, error) { return catalog.Find(p.plugin, h.pluginDirs) },
+		Find:         p.find,
 		Configure:    p.configure,
 		Dir:          h.dir,
 		Env:          env,
@@ -83,6 +83,9 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 	p.super = supervisor.New(sc)
 	return p, nil
 }
+
+// find looks the plugin's binary up.
+func (p *provider) find() (catalog.Binary, error) { return catalog.Find(p.plugin, p.host.pluginDirs) }
 
 // configure is asked at each start of the plugin: a newer binary may have
 // another schema.

@@ -29,6 +29,7 @@ type app struct {
 	// began is set when a command's own work begins: an error before that is in
 	// the command line.
 	began  bool
+	adjust []func(*host.Config) // a command's own, for its host
 	host   *host.Host
 	config host.Config // the host's
 	// unasked says that nobody has written down the host's providers: they are the
@@ -119,6 +120,9 @@ func (a *app) openHost() (*host.Host, error) {
 			Name: "berth", Level: hclog.Debug, Output: display.Writer{W: a.stderr}, Color: hclog.ColorOff,
 		})
 		config.Logger.Debug("configuration", "source", source)
+	}
+	for _, adjust := range a.adjust {
+		adjust(&config)
 	}
 	a.unasked, a.config = source == defaultSource, config
 	a.host, err = host.New(config)

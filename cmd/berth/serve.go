@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/cmd/berth/internal/display"
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/gateway"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -31,10 +32,12 @@ const shutdownTimeout = 10 * time.Second
 // serveFlags override what the configuration says.
 type serveFlags struct {
 	listen, tokenFile, store string
+	watch                    *bool // nil: as the configuration says, true if it does not
 }
 
 func newServeCommand(a *app) *cobra.Command {
 	var flags serveFlags
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve workspaces over HTTP",
@@ -45,13 +48,16 @@ berth.yaml; without one each provider is a runtime of its own name.
 
 Clients need the service's token: that of --token-file, else of the
 configuration, else $BERTH_TOKEN. When it is ready serve prints one line with its
-address. Told to end, it answers the requests that it has, for some seconds at
+address. A plugin whose binary is replaced is swapped while it runs. Told to end, it answers the requests that it has, for some seconds at
 most; workspaces live on, and so do sessions, which the next serve finds again.`,
 		Example: `  BERTH_TOKEN=$(openssl rand -hex 32) berth serve
   berth serve --listen unix:/run/berth.sock --token-file /run/secrets/berth
   berth serve --store postgres://berth@db/berth`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("watch-plugins") {
+				flags.watch = &watch
+			}
 			return a.serve(cmd.Context(), flags)
 		},
 	}
@@ -59,12 +65,18 @@ most; workspaces live on, and so do sessions, which the next serve finds again.`
 	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` to listen at: HOST:PORT, or unix:PATH (default "+gateway.DefaultListen+")")
 	f.StringVar(&flags.tokenFile, "token-file", "", "`FILE` that holds the service's token")
 	f.StringVar(&flags.store, "store", "", "where sessions are kept: sqlite:PATH, or a `URL` postgres://… that several share")
+	f.BoolVar(&watch, "watch-plugins", true, "swap a plugin when its binary is replaced; watch_plugins in the configuration says the same")
 	fixCompletion(cmd, "listen")
 	fixCompletion(cmd, "store")
 	return cmd
 }
 
 func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
+	a.adjust = append(a.adjust, func(c *host.Config) {
+		if c.WatchPlugins = c.WatchPluginsOr(true); flags.watch != nil {
+			c.WatchPlugins = *flags.watch
+		}
+	})
 	h, err := a.openHost()
 	if err != nil {
 		return err

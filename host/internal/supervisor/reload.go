@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/host/internal/events"
 )
 
@@ -58,6 +59,18 @@ func (s *Supervisor) joinReload() (at *attempt, mine bool, _ error) {
 	}
 	at.asking++
 	return at, mine, nil
+}
+
+// Running tells which binary the plugin that takes calls was started from; false if
+// none does.
+func (s *Supervisor) Running() (catalog.Binary, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.serving()
+	if p == nil {
+		return catalog.Binary{}, false
+	}
+	return p.binary, true
 }
 
 // replaceable says why a plugin may not be swapped or stopped while its host goes
