@@ -22,8 +22,25 @@ func allowedEnv() []string {
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
 		"SSL_CERT_FILE", "SSL_CERT_DIR",
 	}
+	names = append(names, tracesEnv()...)
 	if runtime.GOOS == "windows" {
 		names = append(names, "SystemRoot", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE", "LOCALAPPDATA", "APPDATA")
+	}
+	return names
+}
+
+// tracesEnv are the standard variables that say whether and where a plugin exports
+// its traces, as this program may do by the same: then they are one. Not among them
+// is OTEL_SERVICE_NAME, which is this program's, and what holds credentials
+// (OTEL_EXPORTER_OTLP_HEADERS, and the keys of clients): a plugin gets these by
+// inherit_env alone.
+func tracesEnv() []string {
+	names := []string{
+		"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
+		"OTEL_RESOURCE_ATTRIBUTES", "OTEL_BSP_*", "OTEL_SPAN_*", "OTEL_ATTRIBUTE_*", "OTEL_EVENT_*", "OTEL_LINK_*",
+	}
+	for _, name := range []string{"ENDPOINT", "PROTOCOL", "TIMEOUT", "INSECURE", "COMPRESSION", "CERTIFICATE"} {
+		names = append(names, "OTEL_EXPORTER_OTLP_"+name, "OTEL_EXPORTER_OTLP_TRACES_"+name)
 	}
 	return names
 }

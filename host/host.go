@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/berth-dev/berth/host/internal/supervisor"
@@ -48,6 +50,11 @@ type Config struct {
 	DataDir string
 	// Logger receives what plugins log and what happens to them. Nil is quiet.
 	Logger hclog.Logger
+	// TracerProvider gets a span of each operation, whose calls to plugins are its
+	// children: docs/observability.md. Nil is none, and costs nothing.
+	TracerProvider trace.TracerProvider
+	// MeterProvider gets figures of what is done and of the plugins. Nil is none.
+	MeterProvider metric.MeterProvider
 	// Deadlines bound the calls to plugins. Zero fields are defaults.
 	Deadlines Deadlines
 	// WatchPlugins swaps a plugin that runs, as [Host.Reload] does, when its binary
@@ -166,6 +173,7 @@ type Host struct {
 	logger     hclog.Logger
 	deadlines  Deadlines
 	providers  map[string]*provider
+	observer   *observer // nil if nobody observes
 
 	// ctx ends when the plugins have: what still waits for one leaves.
 	ctx    context.Context //nolint:containedctx // the life of the host itself
@@ -200,12 +208,19 @@ func New(config Config) (*Host, error) {
 		h.pluginDirs = append(h.pluginDirs, resolvePath(h.dir, dir))
 	}
 	h.pluginDirs = append(h.pluginDirs, defaultPluginDirs()...)
+	if h.observer, err = newObserver(config); err != nil {
+		return nil, err
+	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for name, p := range config.Providers {
 		if h.providers[name], err = newProvider(h, name, p); err != nil {
 			h.cancel()
 			return nil, err
 		}
+	}
+	if err := h.observer.follow(h.providers); err != nil {
+		h.cancel()
+		return nil, err
 	}
 	if config.WatchPlugins {
 		h.watchPlugins()
@@ -219,7 +234,7 @@ func (h *Host) Workspace(provider string, opts ...workspace.Option) (workspace.W
 	if err != nil {
 		return nil, err
 	}
-	return newHandle(p, opts)
+	return observe(newHandle(p, opts))
 }
 
 // Attach makes a handle to an existing workspace, which never creates one. Of
@@ -230,7 +245,7 @@ func (h *Host) Attach(ref workspace.Ref, opts ...workspace.Option) (workspace.Wo
 	if err != nil {
 		return nil, err
 	}
-	return newAttached(p, ref, opts)
+	return observe(newAttached(p, ref, opts))
 }
 
 // Destroy ends a workspace; already gone is success (contract L6).
@@ -239,7 +254,10 @@ func (h *Host) Destroy(ctx context.Context, ref workspace.Ref) error {
 	if err != nil {
 		return err
 	}
-	return p.destroy(ctx, ref)
+	ctx, ob := p.observe(ctx, opDestroy, attrWorkspace.String(ref.String()))
+	err = p.destroy(ctx, ref)
+	ob.end(err)
+	return err
 }
 
 // List tells what a provider made, in no particular order. It ends at the first
@@ -252,7 +270,10 @@ func (h *Host) List(ctx context.Context, provider string, opts workspace.ListOpt
 	if err != nil {
 		return func(yield func(workspace.Info, error) bool) { yield(workspace.Info{}, err) }
 	}
-	return p.list(ctx, opts)
+	return func(yield func(workspace.Info, error) bool) {
+		ctx, ob := p.observe(ctx, opList)
+		ob.end(each(p.list(ctx, opts), yield))
+	}
 }
 
 // Sweep removes what a provider keeps beside its workspaces and nothing uses any
@@ -266,7 +287,10 @@ func (h *Host) Sweep(ctx context.Context, provider string, opts workspace.SweepO
 	if err != nil {
 		return nil, err
 	}
-	return p.sweep(ctx, opts)
+	ctx, ob := p.observe(ctx, opSweep)
+	leftovers, err := p.sweep(ctx, opts)
+	ob.end(err)
+	return leftovers, err
 }
 
 // Close is [Host.Shutdown] with 10 s for calls in flight.
@@ -296,6 +320,7 @@ func (h *Host) Shutdown(ctx context.Context) error {
 	wg.Wait()
 	h.cancel()
 	h.tasks.Wait()
+	h.observer.close()
 	return errors.Join(errs...)
 }
 

@@ -80,7 +80,7 @@ func (h *handle) run(ctx context.Context, o *opening) {
 	defer o.cancel()
 	defer context.AfterFunc(h.p.host.ctx, o.cancel)() //nolint:contextcheck // it ends with the host too
 
-	o.session, o.err = h.connect(ctx)
+	o.session, o.err = h.observedConnect(ctx)
 	if o.err != nil && h.p.host.ctx.Err() != nil && errors.Is(o.err, context.Canceled) {
 		o.err = h.op("open", true).wrap(errClosed)
 	}
@@ -90,6 +90,21 @@ func (h *handle) run(ctx context.Context, o *opening) {
 	}
 	h.mu.Unlock()
 	close(o.done)
+}
+
+// observedConnect is connect as spans and figures show it.
+func (h *handle) observedConnect(ctx context.Context) (*session, error) {
+	op := opCreate
+	if _, byRef := h.Ref(); byRef {
+		op = opAttach
+	}
+	ctx, ob := h.p.observe(ctx, op)
+	s, err := h.connect(ctx)
+	if ref, ok := h.Ref(); ok && ob != nil {
+		ob.set(attrWorkspace.String(ref.String()))
+	}
+	ob.end(err)
+	return s, err
 }
 
 // connect creates, or attaches once there is a ref. An attach is made again if
@@ -149,7 +164,7 @@ func (h *handle) try(ctx context.Context, op operation, ref workspace.Ref) (_ *s
 // tell passes on what a plugin does.
 func (h *handle) tell(progress *berthv1.Progress) {
 	text := h.p.redact(string(progress.GetText()))
-	h.p.host.logger.Named(h.p.name).Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(text, "?")),
+	h.p.logger.Debug("opening a workspace", "what", shorten(strings.ToValidUTF8(text, "?")),
 		"done", progress.GetDone(), "total", progress.GetTotal())
 	if h.progress != nil {
 		h.progress(workspace.Progress{Text: text, Done: progress.GetDone(), Total: progress.GetTotal(), Unit: progress.GetUnit()})

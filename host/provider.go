@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
@@ -27,11 +28,17 @@ type provider struct {
 	super  *supervisor.Supervisor
 
 	events *events.Ring
+	log    *providerLog
+	logger hclog.Logger // leads to log
+
+	telling sync.Mutex // one plugin at a time is told its level
 
 	mu      sync.Mutex
 	secret  map[string]bool   // the values that were found to be, by any schema
 	secrets *strings.Replacer // of these; nil before a schema is known
-	served  []func()          // end what is served in this process
+	// toldLevel is the one that went with the last configuration.
+	toldLevel hclog.Level
+	served    []func() // end what is served in this process
 }
 
 func newProvider(h *Host, name string, config Provider) (*provider, error) {
@@ -39,6 +46,7 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 		return nil, config.fault("providers", fmt.Sprintf("provider %v", err))
 	}
 	p := &provider{host: h, name: name, plugin: config.Plugin, config: config, events: events.New(), secret: make(map[string]bool)}
+	p.log, p.logger = newProviderLog(h.logger, name)
 	if p.plugin == "" {
 		p.plugin = name
 	}
@@ -65,10 +73,15 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 		Dir:          h.dir,
 		Env:          env,
 		StartTimeout: config.StartTimeout,
-		Logger:       h.logger,
+		Logger:       p.logger,
 		Redact:       p.redact,
 		HostVersion:  hostVersion(),
-		Events:       p.events,
+
+		TracerProvider: h.observer.tracers(),
+		Starting:       p.starting,
+		Started:        p.started,
+
+		Events: p.events,
 
 		LivenessInterval: h.deadlines.Liveness,
 		DrainLimit:       config.DrainLimit,
@@ -103,9 +116,14 @@ func (p *provider) configure(_ context.Context, bin catalog.Binary, d *berthv1.D
 		vars = conventionalEnvironment(d.GetEnvironment())
 	}
 	p.keepSecret(s.secrets(p.config.Config))
+	level := p.log.wanted()
+	p.mu.Lock()
+	p.toldLevel = level
+	p.mu.Unlock()
 	return &berthv1.ConfigureRequest{
 		Provider:    p.name,
 		Config:      config,
+		LogLevel:    level.String(),
 		Environment: envVars(vars),
 		DataDir:     []byte(filepath.Join(p.host.dataDir, "providers", p.name)),
 	}, nil

@@ -37,6 +37,8 @@ type reader struct {
 	resumed bool
 	err     error // what Read says from now on
 
+	observation *observation // until the end
+
 	closing sync.Once
 	closed  context.CancelFunc
 }
@@ -251,6 +253,7 @@ func (r *reader) expire() {
 
 func (r *reader) end(err error) {
 	r.err = err
+	r.tellEnd()
 	r.hangUp()
 }
 

@@ -61,6 +61,8 @@ type run struct {
 	breakage error // why the host itself ends the run
 	finished bool  // nobody is to send or deliver any more
 	taken    bool  // the outcome too was handed over: the run may be forgotten
+	// observation is of its end; nil is nobody's.
+	observation *observation
 
 	ask    sync.Once
 	told   bool // result or err is the command's own; of supervise alone
@@ -245,6 +247,7 @@ func (r *run) supervise() {
 
 	r.mu.Lock()
 	r.finished = true
+	r.tellEnd()
 	known := r.durable && r.outcome != nil && (r.told || !r.goesOn())
 	lost := r.durable && r.outcome == nil && r.stopping
 	r.changed.Broadcast()

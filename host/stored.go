@@ -14,12 +14,14 @@ import (
 // handle of it starts it again. One that is stopped already is success, one that is
 // gone [workspace.ErrUnavailable]. A provider whose workspaces have nothing to stop,
 // or would lose their files by it, says [errors.ErrUnsupported].
-func (h *Host) Stop(ctx context.Context, ref workspace.Ref) error {
+func (h *Host) Stop(ctx context.Context, ref workspace.Ref) (err error) {
 	p, err := h.providerOf(ref)
 	if err != nil {
 		return err
 	}
 	op := operation{name: "stop", on: ref.String(), changes: true}
+	ctx, ob := p.observe(ctx, opStop, attrWorkspace.String(ref.String()))
+	defer func() { ob.end(err) }()
 	_, err = unary(ctx, p, op, func(ctx context.Context, c berthv1.ProviderClient) (*berthv1.StopResponse, error) {
 		return c.Stop(ctx, &berthv1.StopRequest{Id: ref.ID})
 	})
@@ -49,11 +51,11 @@ func (h *Host) OpenStored(ctx context.Context, ref workspace.Ref) (workspace.Sto
 		return nil, err
 	}
 	files.session = &session{key: &berthv1.WorkspaceKey{Id: ref.ID, Stored: true}}
-	return storedFiles{files}, nil
+	return storedFiles{files.observed()}, nil
 }
 
 // storedFiles is a handle of which only the files can be read.
-type storedFiles struct{ files *handle }
+type storedFiles struct{ files workspace.Workspace }
 
 var _ workspace.Stored = storedFiles{}
 

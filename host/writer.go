@@ -33,6 +33,8 @@ type writer struct {
 	done    bool
 	err     error // what Write and Close say from now on
 
+	observation *observation // until the end
+
 	aborted   context.CancelFunc
 	abandoned atomic.Bool // by Abort
 }
@@ -183,6 +185,7 @@ func (w *writer) fail(err error) error {
 
 func (w *writer) finish(err error) {
 	w.done, w.err = true, err
+	w.tellEnd()
 	w.watch.end()
 	w.held.release()
 	w.aborted()

@@ -55,6 +55,9 @@ func (s *server) Configure(ctx context.Context, req *berthv1.ConfigureRequest) (
 func (s *server) configure(ctx context.Context, schema *configSchema, req *berthv1.ConfigureRequest) (state *configured, answer *berthv1.ConfigureResponse, err error) {
 	// First of all: from here on, any text may quote them.
 	s.redactor.set(schema.secrets(req.GetConfig()))
+	if err := s.setLogLevel(req.GetLogLevel()); err != nil {
+		return nil, nil, err
+	}
 	if s.def.setEnvironment != nil {
 		if err := s.def.setEnvironment(wire.ToEnv(req.GetEnvironment())); err != nil {
 			return nil, nil, err

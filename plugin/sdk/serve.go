@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/berth-dev/berth/shared/tracing"
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -79,8 +80,11 @@ func serve(def definition) (status int) {
 	}
 
 	def.setEnvironment = func(vars map[string]string) error { return setEnvironment(def.environment, vars) }
+	def.setLogLevel = logger.SetLevel
+	exporter := recordTraces(def, redactor, logger)
+	defer flushTraces(exporter, logger)
 	s := newServer(def, logger, redactor)
-	p := &goPlugin{server: s, log: log}
+	p := &goPlugin{server: s, log: log, tracing: tracing.ServerOption(exporter.Provider())}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -120,6 +124,8 @@ type goPlugin struct {
 	server *server
 	log    *os.File
 	first  sync.Once
+	// tracing makes a span of each call, if that is wanted.
+	tracing grpc.ServerOption
 
 	mu   sync.Mutex
 	grpc *grpc.Server
@@ -137,6 +143,7 @@ func (p *goPlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientC
 }
 
 func (p *goPlugin) newGRPCServer(opts []grpc.ServerOption) *grpc.Server {
+	opts = append(opts, p.tracing)
 	opts = append(opts, wire.ServerOptions()...)
 	opts = append(opts, peerOptions(p.server.logger)...)
 	opts = append(opts,

@@ -55,6 +55,8 @@ type definition struct {
 	// setEnvironment applies the conventional variables, nil where this process
 	// is not the plugin's own.
 	setEnvironment func(map[string]string) error
+	// setLogLevel changes what this process logs, nil as above.
+	setLogLevel func(hclog.Level)
 }
 
 func (p Plugin[C]) definition() definition {

@@ -25,6 +25,7 @@ const (
 	Unresponsive = "unresponsive"
 	Responsive   = "responsive"
 	Closed       = "closed" // the host was shut down
+	Level        = "level"  // its log level was set
 )
 
 // Kept is how many events a ring keeps: what a plugin that crashes and is started
@@ -47,10 +48,11 @@ type Ring struct {
 	mu   sync.Mutex
 	kept []Event // of which next is the oldest once it is full
 	next int
+	seen map[string]int64 // by kind, all that ever were
 }
 
 // New makes a ring.
-func New() *Ring { return &Ring{} }
+func New() *Ring { return &Ring{seen: make(map[string]int64)} }
 
 // Add notes something that happens now.
 func (r *Ring) Add(kind, text string) {
@@ -59,6 +61,7 @@ func (r *Ring) Add(kind, text string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.seen[kind]++
 	e := Event{Time: time.Now(), Kind: kind, Text: text}
 	if len(r.kept) < Kept {
 		r.kept = append(r.kept, e)
@@ -66,6 +69,13 @@ func (r *Ring) Add(kind, text string) {
 	}
 	r.kept[r.next] = e
 	r.next = (r.next + 1) % Kept
+}
+
+// Seen is how many events of a kind there ever were.
+func (r *Ring) Seen(kind string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[kind]
 }
 
 // List is what is kept, the newest last.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-dev/berth/shared/tracing"
 	"github.com/berth-dev/berth/shared/wire"
 )
 
@@ -57,7 +58,7 @@ const (
 	brokerService = "/plugin.GRPCBroker/"
 )
 
-func (p *Process) dialOptions() []grpc.DialOption {
+func (p *Process) dialOptions(cfg Config) []grpc.DialOption {
 	intercept := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		if strings.HasPrefix(method, goPluginService) {
 			p.conns.add(conn)
@@ -70,6 +71,7 @@ func (p *Process) dialOptions() []grpc.DialOption {
 	options := []grpc.DialOption{
 		grpc.WithContextDialer(p.dial),
 		grpc.WithChainStreamInterceptor(intercept),
+		tracing.DialOption(cfg.TracerProvider),
 	}
 	return append(options, wire.DialOptions()...)
 }

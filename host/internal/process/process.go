@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -69,6 +70,8 @@ type Config struct {
 	// Redact is applied to whatever the plugin writes before it is logged or
 	// put into an error. Nil changes nothing.
 	Redact func(string) string
+	// TracerProvider gets a span of each call. Nil is none.
+	TracerProvider trace.TracerProvider
 }
 
 // Process is a running plugin process, or one that has ended.
@@ -273,7 +276,7 @@ func (p *Process) clientConfig(ctx context.Context, cfg Config) *plugin.ClientCo
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.folder.path},
 		SyncStdout:       p.pump.stdout(),
 		SyncStderr:       p.pump.stderr(),
-		GRPCDialOptions:  p.dialOptions(),
+		GRPCDialOptions:  p.dialOptions(cfg),
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"net"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-dev/berth/host/internal/process"
+	"github.com/berth-dev/berth/shared/tracing"
 	"github.com/berth-dev/berth/shared/wire"
 )
 
@@ -53,12 +55,13 @@ type local struct {
 	reason string
 }
 
-func serveLocal(register func(grpc.ServiceRegistrar)) (*local, error) {
-	l := &local{server: grpc.NewServer(wire.ServerOptions()...), exited: make(chan struct{})}
+func serveLocal(register func(grpc.ServiceRegistrar), tracer trace.TracerProvider) (*local, error) {
+	l := &local{server: grpc.NewServer(append(wire.ServerOptions(), tracing.ServerOption(tracer))...), exited: make(chan struct{})}
 	register(l.server)
 	listener := bufconn.Listen(localWindow)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		tracing.DialOption(tracer),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			if exited(l.exited) {
 				return nil, errors.New("provider in this process has ended")

@@ -28,6 +28,20 @@ type Instance struct {
 	released atomic.Bool
 }
 
+// Serving returns the plugin that runs, if one does. It starts none and waits for
+// nothing. The instance is released once.
+func (s *Supervisor) Serving() (*Instance, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.serving()
+	if p == nil || s.closed {
+		return nil, false
+	}
+	p.refs++
+	s.calls.Add(1)
+	return &Instance{s: s, plugin: p}, true
+}
+
 // Client makes calls to the plugin. After its death they fail with code
 // Unavailable, as long as the instance is not released.
 func (i *Instance) Client() berthv1.ProviderClient { return i.plugin.client }

@@ -91,7 +91,12 @@ func (s *Supervisor) runStart(ctx context.Context, at *attempt) {
 		timeout = process.DefaultStartTimeout
 	}
 	began := time.Now()
-	p, err := s.launch(ctx, at, old, timeout)
+	startCtx, observed := ctx, func(error) {}
+	if s.cfg.Starting != nil {
+		startCtx, observed = s.cfg.Starting(ctx)
+	}
+	p, err := s.launch(startCtx, at, old, timeout)
+	observed(err)
 	refused := s.finishStart(at, p, err)
 	switch {
 	case refused != nil:
@@ -100,6 +105,9 @@ func (s *Supervisor) runStart(ctx context.Context, at *attempt) {
 		s.logger.Warn("plugin did not start", "error", err)
 	default:
 		s.logger.Debug("plugin started", "pid", p.backend.PID(), "path", p.binary.Path, "version", p.describe.GetVersion(), "took", time.Since(began))
+		if s.cfg.Started != nil {
+			s.cfg.Started(&Instance{s: s, plugin: p})
+		}
 	}
 }
 
@@ -232,7 +240,7 @@ func (s *Supervisor) find() (catalog.Binary, error) {
 // open starts the process, or serves in this one.
 func (s *Supervisor) open(ctx context.Context, bin catalog.Binary, timeout time.Duration) (backend, error) {
 	if s.cfg.InProcess != nil {
-		l, err := serveLocal(s.cfg.InProcess)
+		l, err := serveLocal(s.cfg.InProcess, s.cfg.TracerProvider)
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: serve in this process: %w", s.cfg.Provider, err)
 		}
@@ -240,7 +248,7 @@ func (s *Supervisor) open(ctx context.Context, bin catalog.Binary, timeout time.
 	}
 	proc, err := process.Start(ctx, process.Config{
 		Provider: s.cfg.Provider, Path: bin.Path, Dir: s.cfg.Dir, Env: s.cfg.Env,
-		StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact,
+		StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact, TracerProvider: s.cfg.TracerProvider,
 	})
 	if err != nil {
 		return nil, err // not a nil *Process in an interface

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
@@ -45,6 +46,14 @@ type Config struct {
 	// Redact is applied to whatever the plugin writes on stderr or stdout before
 	// it is logged or put into an error. Nil changes nothing.
 	Redact func(string) string
+	// TracerProvider gets a span of each call to the plugin. Nil is none.
+	TracerProvider trace.TracerProvider
+	// Starting is told of each start, and what it returns how that went; the
+	// start's own calls get its context. Nil is nobody.
+	Starting func(context.Context) (context.Context, func(error))
+	// Started is told of each plugin that serves, without holding up anyone, and
+	// has it no longer than the call. Nil is nobody.
+	Started func(*Instance)
 	// HostVersion is told to the plugin.
 	HostVersion string
 	// Events is told of every change of state. Nil is a ring of its own.

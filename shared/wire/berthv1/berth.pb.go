@@ -190,7 +190,10 @@ type ConfigureRequest struct {
 	// Those of DescribeResponse.environment that are set.
 	Environment []*EnvVar `protobuf:"bytes,3,rep,name=environment,proto3" json:"environment,omitempty"`
 	// A folder for what the plugin keeps on this machine. It need not exist.
-	DataDir       []byte `protobuf:"bytes,4,opt,name=data_dir,json=dataDir,proto3" json:"data_dir,omitempty"`
+	DataDir []byte `protobuf:"bytes,4,opt,name=data_dir,json=dataDir,proto3" json:"data_dir,omitempty"`
+	// From what level on to log, as in SetLogLevelRequest; empty is the plugin's own
+	// choice.
+	LogLevel      string `protobuf:"bytes,5,opt,name=log_level,json=logLevel,proto3" json:"log_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,6 +256,94 @@ func (x *ConfigureRequest) GetDataDir() []byte {
 	return nil
 }
 
+func (x *ConfigureRequest) GetLogLevel() string {
+	if x != nil {
+		return x.LogLevel
+	}
+	return ""
+}
+
+type SetLogLevelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// trace, debug, info, warn, error or off.
+	Level         string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLogLevelRequest) Reset() {
+	*x = SetLogLevelRequest{}
+	mi := &file_berthv1_berth_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLogLevelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLogLevelRequest) ProtoMessage() {}
+
+func (x *SetLogLevelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLogLevelRequest.ProtoReflect.Descriptor instead.
+func (*SetLogLevelRequest) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetLogLevelRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+type SetLogLevelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLogLevelResponse) Reset() {
+	*x = SetLogLevelResponse{}
+	mi := &file_berthv1_berth_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLogLevelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLogLevelResponse) ProtoMessage() {}
+
+func (x *SetLogLevelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berthv1_berth_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLogLevelResponse.ProtoReflect.Descriptor instead.
+func (*SetLogLevelResponse) Descriptor() ([]byte, []int) {
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{4}
+}
+
 type ConfigureResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the provider itself has, such as "list" and "labels".
@@ -268,7 +359,7 @@ type ConfigureResponse struct {
 
 func (x *ConfigureResponse) Reset() {
 	*x = ConfigureResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[3]
+	mi := &file_berthv1_berth_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -280,7 +371,7 @@ func (x *ConfigureResponse) String() string {
 func (*ConfigureResponse) ProtoMessage() {}
 
 func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[3]
+	mi := &file_berthv1_berth_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -293,7 +384,7 @@ func (x *ConfigureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureResponse.ProtoReflect.Descriptor instead.
 func (*ConfigureResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{3}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConfigureResponse) GetFeatures() []string {
@@ -327,7 +418,7 @@ type Deviation struct {
 
 func (x *Deviation) Reset() {
 	*x = Deviation{}
-	mi := &file_berthv1_berth_proto_msgTypes[4]
+	mi := &file_berthv1_berth_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +430,7 @@ func (x *Deviation) String() string {
 func (*Deviation) ProtoMessage() {}
 
 func (x *Deviation) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[4]
+	mi := &file_berthv1_berth_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +443,7 @@ func (x *Deviation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deviation.ProtoReflect.Descriptor instead.
 func (*Deviation) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{4}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Deviation) GetRule() string {
@@ -379,7 +470,7 @@ type EnvVar struct {
 
 func (x *EnvVar) Reset() {
 	*x = EnvVar{}
-	mi := &file_berthv1_berth_proto_msgTypes[5]
+	mi := &file_berthv1_berth_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +482,7 @@ func (x *EnvVar) String() string {
 func (*EnvVar) ProtoMessage() {}
 
 func (x *EnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[5]
+	mi := &file_berthv1_berth_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +495,7 @@ func (x *EnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnvVar.ProtoReflect.Descriptor instead.
 func (*EnvVar) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{5}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EnvVar) GetName() []byte {
@@ -438,7 +529,7 @@ type WorkspaceKey struct {
 
 func (x *WorkspaceKey) Reset() {
 	*x = WorkspaceKey{}
-	mi := &file_berthv1_berth_proto_msgTypes[6]
+	mi := &file_berthv1_berth_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -450,7 +541,7 @@ func (x *WorkspaceKey) String() string {
 func (*WorkspaceKey) ProtoMessage() {}
 
 func (x *WorkspaceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[6]
+	mi := &file_berthv1_berth_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -463,7 +554,7 @@ func (x *WorkspaceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceKey.ProtoReflect.Descriptor instead.
 func (*WorkspaceKey) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{6}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkspaceKey) GetId() string {
@@ -502,7 +593,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[7]
+	mi := &file_berthv1_berth_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +605,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[7]
+	mi := &file_berthv1_berth_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +618,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{7}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateRequest) GetToken() string {
@@ -567,7 +658,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[8]
+	mi := &file_berthv1_berth_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +670,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[8]
+	mi := &file_berthv1_berth_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +683,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{8}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachRequest) GetWorkspace() *WorkspaceKey {
@@ -615,7 +706,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[9]
+	mi := &file_berthv1_berth_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +718,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[9]
+	mi := &file_berthv1_berth_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +731,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{9}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OpenResponse) GetMessage() isOpenResponse_Message {
@@ -699,7 +790,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berthv1_berth_proto_msgTypes[10]
+	mi := &file_berthv1_berth_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +802,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[10]
+	mi := &file_berthv1_berth_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +815,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{10}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Progress) GetText() []byte {
@@ -770,7 +861,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_berthv1_berth_proto_msgTypes[11]
+	mi := &file_berthv1_berth_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +873,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[11]
+	mi := &file_berthv1_berth_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +886,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{11}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Opened) GetId() string {
@@ -835,7 +926,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[12]
+	mi := &file_berthv1_berth_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +938,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[12]
+	mi := &file_berthv1_berth_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +951,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{12}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DestroyRequest) GetId() string {
@@ -878,7 +969,7 @@ type DestroyResponse struct {
 
 func (x *DestroyResponse) Reset() {
 	*x = DestroyResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[13]
+	mi := &file_berthv1_berth_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +981,7 @@ func (x *DestroyResponse) String() string {
 func (*DestroyResponse) ProtoMessage() {}
 
 func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[13]
+	mi := &file_berthv1_berth_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +994,7 @@ func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyResponse.ProtoReflect.Descriptor instead.
 func (*DestroyResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{13}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{15}
 }
 
 type ListRequest struct {
@@ -918,7 +1009,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[14]
+	mi := &file_berthv1_berth_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1021,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[14]
+	mi := &file_berthv1_berth_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1034,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{14}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRequest) GetLabels() map[string]string {
@@ -975,7 +1066,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[15]
+	mi := &file_berthv1_berth_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1078,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[15]
+	mi := &file_berthv1_berth_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1091,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{15}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResponse) GetId() string {
@@ -1054,7 +1145,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[16]
+	mi := &file_berthv1_berth_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1157,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[16]
+	mi := &file_berthv1_berth_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1170,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{16}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopRequest) GetId() string {
@@ -1097,7 +1188,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[17]
+	mi := &file_berthv1_berth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1200,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[17]
+	mi := &file_berthv1_berth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1213,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{17}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{19}
 }
 
 type SweepRequest struct {
@@ -1137,7 +1228,7 @@ type SweepRequest struct {
 
 func (x *SweepRequest) Reset() {
 	*x = SweepRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[18]
+	mi := &file_berthv1_berth_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1240,7 @@ func (x *SweepRequest) String() string {
 func (*SweepRequest) ProtoMessage() {}
 
 func (x *SweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[18]
+	mi := &file_berthv1_berth_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1253,7 @@ func (x *SweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRequest.ProtoReflect.Descriptor instead.
 func (*SweepRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{18}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SweepRequest) GetDryRun() bool {
@@ -1188,7 +1279,7 @@ type SweepResponse struct {
 
 func (x *SweepResponse) Reset() {
 	*x = SweepResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[19]
+	mi := &file_berthv1_berth_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1291,7 @@ func (x *SweepResponse) String() string {
 func (*SweepResponse) ProtoMessage() {}
 
 func (x *SweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[19]
+	mi := &file_berthv1_berth_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1304,7 @@ func (x *SweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepResponse.ProtoReflect.Descriptor instead.
 func (*SweepResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{19}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SweepResponse) GetLeftovers() []*Leftover {
@@ -1234,7 +1325,7 @@ type Leftover struct {
 
 func (x *Leftover) Reset() {
 	*x = Leftover{}
-	mi := &file_berthv1_berth_proto_msgTypes[20]
+	mi := &file_berthv1_berth_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1337,7 @@ func (x *Leftover) String() string {
 func (*Leftover) ProtoMessage() {}
 
 func (x *Leftover) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[20]
+	mi := &file_berthv1_berth_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1350,7 @@ func (x *Leftover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftover.ProtoReflect.Descriptor instead.
 func (*Leftover) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{20}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Leftover) GetKind() string {
@@ -1287,7 +1378,7 @@ type Time struct {
 
 func (x *Time) Reset() {
 	*x = Time{}
-	mi := &file_berthv1_berth_proto_msgTypes[21]
+	mi := &file_berthv1_berth_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1390,7 @@ func (x *Time) String() string {
 func (*Time) ProtoMessage() {}
 
 func (x *Time) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[21]
+	mi := &file_berthv1_berth_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1403,7 @@ func (x *Time) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Time.ProtoReflect.Descriptor instead.
 func (*Time) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{21}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Time) GetSeconds() int64 {
@@ -1363,7 +1454,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[22]
+	mi := &file_berthv1_berth_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1466,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[22]
+	mi := &file_berthv1_berth_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1479,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{22}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunRequest) GetMessage() isRunRequest_Message {
@@ -1539,7 +1630,7 @@ type RunStart struct {
 
 func (x *RunStart) Reset() {
 	*x = RunStart{}
-	mi := &file_berthv1_berth_proto_msgTypes[23]
+	mi := &file_berthv1_berth_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1642,7 @@ func (x *RunStart) String() string {
 func (*RunStart) ProtoMessage() {}
 
 func (x *RunStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[23]
+	mi := &file_berthv1_berth_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1655,7 @@ func (x *RunStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStart.ProtoReflect.Descriptor instead.
 func (*RunStart) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{23}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunStart) GetWorkspace() *WorkspaceKey {
@@ -1664,7 +1755,7 @@ type RunAttach struct {
 
 func (x *RunAttach) Reset() {
 	*x = RunAttach{}
-	mi := &file_berthv1_berth_proto_msgTypes[24]
+	mi := &file_berthv1_berth_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1767,7 @@ func (x *RunAttach) String() string {
 func (*RunAttach) ProtoMessage() {}
 
 func (x *RunAttach) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[24]
+	mi := &file_berthv1_berth_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1780,7 @@ func (x *RunAttach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAttach.ProtoReflect.Descriptor instead.
 func (*RunAttach) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{24}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunAttach) GetWorkspace() *WorkspaceKey {
@@ -1730,7 +1821,7 @@ type RunStdin struct {
 
 func (x *RunStdin) Reset() {
 	*x = RunStdin{}
-	mi := &file_berthv1_berth_proto_msgTypes[25]
+	mi := &file_berthv1_berth_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1833,7 @@ func (x *RunStdin) String() string {
 func (*RunStdin) ProtoMessage() {}
 
 func (x *RunStdin) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[25]
+	mi := &file_berthv1_berth_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1846,7 @@ func (x *RunStdin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdin.ProtoReflect.Descriptor instead.
 func (*RunStdin) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{25}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunStdin) GetOffset() int64 {
@@ -1782,7 +1873,7 @@ type RunStdinEnd struct {
 
 func (x *RunStdinEnd) Reset() {
 	*x = RunStdinEnd{}
-	mi := &file_berthv1_berth_proto_msgTypes[26]
+	mi := &file_berthv1_berth_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1885,7 @@ func (x *RunStdinEnd) String() string {
 func (*RunStdinEnd) ProtoMessage() {}
 
 func (x *RunStdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[26]
+	mi := &file_berthv1_berth_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1898,7 @@ func (x *RunStdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdinEnd.ProtoReflect.Descriptor instead.
 func (*RunStdinEnd) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{26}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunStdinEnd) GetOffset() int64 {
@@ -1829,7 +1920,7 @@ type RunSignal struct {
 
 func (x *RunSignal) Reset() {
 	*x = RunSignal{}
-	mi := &file_berthv1_berth_proto_msgTypes[27]
+	mi := &file_berthv1_berth_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1932,7 @@ func (x *RunSignal) String() string {
 func (*RunSignal) ProtoMessage() {}
 
 func (x *RunSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[27]
+	mi := &file_berthv1_berth_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1945,7 @@ func (x *RunSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSignal.ProtoReflect.Descriptor instead.
 func (*RunSignal) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{27}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunSignal) GetName() string {
@@ -1879,7 +1970,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_berthv1_berth_proto_msgTypes[28]
+	mi := &file_berthv1_berth_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +1982,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[28]
+	mi := &file_berthv1_berth_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +1995,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{28}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{30}
 }
 
 type RunTaken struct {
@@ -1920,7 +2011,7 @@ type RunTaken struct {
 
 func (x *RunTaken) Reset() {
 	*x = RunTaken{}
-	mi := &file_berthv1_berth_proto_msgTypes[29]
+	mi := &file_berthv1_berth_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2023,7 @@ func (x *RunTaken) String() string {
 func (*RunTaken) ProtoMessage() {}
 
 func (x *RunTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[29]
+	mi := &file_berthv1_berth_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2036,7 @@ func (x *RunTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTaken.ProtoReflect.Descriptor instead.
 func (*RunTaken) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{29}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunTaken) GetStdoutOffset() int64 {
@@ -1987,7 +2078,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[30]
+	mi := &file_berthv1_berth_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2090,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[30]
+	mi := &file_berthv1_berth_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2103,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{30}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunResponse) GetMessage() isRunResponse_Message {
@@ -2141,7 +2232,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_berthv1_berth_proto_msgTypes[31]
+	mi := &file_berthv1_berth_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2244,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[31]
+	mi := &file_berthv1_berth_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2257,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{31}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
 }
 
 type RunAttached struct {
@@ -2182,7 +2273,7 @@ type RunAttached struct {
 
 func (x *RunAttached) Reset() {
 	*x = RunAttached{}
-	mi := &file_berthv1_berth_proto_msgTypes[32]
+	mi := &file_berthv1_berth_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2285,7 @@ func (x *RunAttached) String() string {
 func (*RunAttached) ProtoMessage() {}
 
 func (x *RunAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[32]
+	mi := &file_berthv1_berth_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2298,7 @@ func (x *RunAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAttached.ProtoReflect.Descriptor instead.
 func (*RunAttached) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{32}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunAttached) GetStdoutOffset() int64 {
@@ -2248,7 +2339,7 @@ type RunOutput struct {
 
 func (x *RunOutput) Reset() {
 	*x = RunOutput{}
-	mi := &file_berthv1_berth_proto_msgTypes[33]
+	mi := &file_berthv1_berth_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2351,7 @@ func (x *RunOutput) String() string {
 func (*RunOutput) ProtoMessage() {}
 
 func (x *RunOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[33]
+	mi := &file_berthv1_berth_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2364,7 @@ func (x *RunOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutput.ProtoReflect.Descriptor instead.
 func (*RunOutput) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunOutput) GetOffset() int64 {
@@ -2302,7 +2393,7 @@ type RunStdinTaken struct {
 
 func (x *RunStdinTaken) Reset() {
 	*x = RunStdinTaken{}
-	mi := &file_berthv1_berth_proto_msgTypes[34]
+	mi := &file_berthv1_berth_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2405,7 @@ func (x *RunStdinTaken) String() string {
 func (*RunStdinTaken) ProtoMessage() {}
 
 func (x *RunStdinTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[34]
+	mi := &file_berthv1_berth_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2418,7 @@ func (x *RunStdinTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStdinTaken.ProtoReflect.Descriptor instead.
 func (*RunStdinTaken) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{34}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunStdinTaken) GetOffset() int64 {
@@ -2355,7 +2446,7 @@ type RunSignalResult struct {
 
 func (x *RunSignalResult) Reset() {
 	*x = RunSignalResult{}
-	mi := &file_berthv1_berth_proto_msgTypes[35]
+	mi := &file_berthv1_berth_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2458,7 @@ func (x *RunSignalResult) String() string {
 func (*RunSignalResult) ProtoMessage() {}
 
 func (x *RunSignalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[35]
+	mi := &file_berthv1_berth_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2471,7 @@ func (x *RunSignalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSignalResult.ProtoReflect.Descriptor instead.
 func (*RunSignalResult) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{35}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunSignalResult) GetSequence() int64 {
@@ -2414,7 +2505,7 @@ type RunOutcome struct {
 
 func (x *RunOutcome) Reset() {
 	*x = RunOutcome{}
-	mi := &file_berthv1_berth_proto_msgTypes[36]
+	mi := &file_berthv1_berth_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2517,7 @@ func (x *RunOutcome) String() string {
 func (*RunOutcome) ProtoMessage() {}
 
 func (x *RunOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[36]
+	mi := &file_berthv1_berth_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2530,7 @@ func (x *RunOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunOutcome.ProtoReflect.Descriptor instead.
 func (*RunOutcome) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{36}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunOutcome) GetResult() isRunOutcome_Result {
@@ -2508,7 +2599,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_berthv1_berth_proto_msgTypes[37]
+	mi := &file_berthv1_berth_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2611,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[37]
+	mi := &file_berthv1_berth_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2624,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{37}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2553,7 +2644,7 @@ type StopRunRequest struct {
 
 func (x *StopRunRequest) Reset() {
 	*x = StopRunRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[38]
+	mi := &file_berthv1_berth_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2656,7 @@ func (x *StopRunRequest) String() string {
 func (*StopRunRequest) ProtoMessage() {}
 
 func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[38]
+	mi := &file_berthv1_berth_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2669,7 @@ func (x *StopRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunRequest.ProtoReflect.Descriptor instead.
 func (*StopRunRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{38}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StopRunRequest) GetWorkspace() *WorkspaceKey {
@@ -2603,7 +2694,7 @@ type StopRunResponse struct {
 
 func (x *StopRunResponse) Reset() {
 	*x = StopRunResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[39]
+	mi := &file_berthv1_berth_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2706,7 @@ func (x *StopRunResponse) String() string {
 func (*StopRunResponse) ProtoMessage() {}
 
 func (x *StopRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[39]
+	mi := &file_berthv1_berth_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2719,7 @@ func (x *StopRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRunResponse.ProtoReflect.Descriptor instead.
 func (*StopRunResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{39}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{41}
 }
 
 type ListRunsRequest struct {
@@ -2640,7 +2731,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[40]
+	mi := &file_berthv1_berth_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2743,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[40]
+	mi := &file_berthv1_berth_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2756,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{40}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListRunsRequest) GetWorkspace() *WorkspaceKey {
@@ -2689,7 +2780,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[41]
+	mi := &file_berthv1_berth_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2792,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[41]
+	mi := &file_berthv1_berth_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2805,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{41}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListRunsResponse) GetRunId() string {
@@ -2776,7 +2867,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_berthv1_berth_proto_msgTypes[42]
+	mi := &file_berthv1_berth_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2879,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[42]
+	mi := &file_berthv1_berth_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2892,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{42}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FileInfo) GetName() []byte {
@@ -2859,7 +2950,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[43]
+	mi := &file_berthv1_berth_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2962,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[43]
+	mi := &file_berthv1_berth_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +2975,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{43}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadFileRequest) GetWorkspace() *WorkspaceKey {
@@ -2929,7 +3020,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[44]
+	mi := &file_berthv1_berth_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3032,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[44]
+	mi := &file_berthv1_berth_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3045,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{44}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadFileResponse) GetMessage() isReadFileResponse_Message {
@@ -3028,7 +3119,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[45]
+	mi := &file_berthv1_berth_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3131,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[45]
+	mi := &file_berthv1_berth_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3144,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{45}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
@@ -3129,7 +3220,7 @@ type WriteFileStart struct {
 
 func (x *WriteFileStart) Reset() {
 	*x = WriteFileStart{}
-	mi := &file_berthv1_berth_proto_msgTypes[46]
+	mi := &file_berthv1_berth_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3232,7 @@ func (x *WriteFileStart) String() string {
 func (*WriteFileStart) ProtoMessage() {}
 
 func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[46]
+	mi := &file_berthv1_berth_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3245,7 @@ func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
 func (*WriteFileStart) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{46}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WriteFileStart) GetWorkspace() *WorkspaceKey {
@@ -3209,7 +3300,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[47]
+	mi := &file_berthv1_berth_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3312,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[47]
+	mi := &file_berthv1_berth_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3325,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{47}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WriteFileResponse) GetWritten() int64 {
@@ -3254,7 +3345,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[48]
+	mi := &file_berthv1_berth_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3357,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[48]
+	mi := &file_berthv1_berth_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3370,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{48}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StatRequest) GetWorkspace() *WorkspaceKey {
@@ -3305,7 +3396,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[49]
+	mi := &file_berthv1_berth_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3408,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[49]
+	mi := &file_berthv1_berth_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3421,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{49}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StatResponse) GetInfo() *FileInfo {
@@ -3350,7 +3441,7 @@ type LstatRequest struct {
 
 func (x *LstatRequest) Reset() {
 	*x = LstatRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[50]
+	mi := &file_berthv1_berth_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3453,7 @@ func (x *LstatRequest) String() string {
 func (*LstatRequest) ProtoMessage() {}
 
 func (x *LstatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[50]
+	mi := &file_berthv1_berth_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3466,7 @@ func (x *LstatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatRequest.ProtoReflect.Descriptor instead.
 func (*LstatRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{50}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LstatRequest) GetWorkspace() *WorkspaceKey {
@@ -3401,7 +3492,7 @@ type LstatResponse struct {
 
 func (x *LstatResponse) Reset() {
 	*x = LstatResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[51]
+	mi := &file_berthv1_berth_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3504,7 @@ func (x *LstatResponse) String() string {
 func (*LstatResponse) ProtoMessage() {}
 
 func (x *LstatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[51]
+	mi := &file_berthv1_berth_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3517,7 @@ func (x *LstatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LstatResponse.ProtoReflect.Descriptor instead.
 func (*LstatResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{51}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LstatResponse) GetInfo() *FileInfo {
@@ -3446,7 +3537,7 @@ type ReadDirRequest struct {
 
 func (x *ReadDirRequest) Reset() {
 	*x = ReadDirRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[52]
+	mi := &file_berthv1_berth_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +3549,7 @@ func (x *ReadDirRequest) String() string {
 func (*ReadDirRequest) ProtoMessage() {}
 
 func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[52]
+	mi := &file_berthv1_berth_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +3562,7 @@ func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{52}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReadDirRequest) GetWorkspace() *WorkspaceKey {
@@ -3498,7 +3589,7 @@ type ReadDirResponse struct {
 
 func (x *ReadDirResponse) Reset() {
 	*x = ReadDirResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[53]
+	mi := &file_berthv1_berth_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3601,7 @@ func (x *ReadDirResponse) String() string {
 func (*ReadDirResponse) ProtoMessage() {}
 
 func (x *ReadDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[53]
+	mi := &file_berthv1_berth_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3614,7 @@ func (x *ReadDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirResponse.ProtoReflect.Descriptor instead.
 func (*ReadDirResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{53}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadDirResponse) GetEntries() []*FileInfo {
@@ -3550,7 +3641,7 @@ type MkdirAllRequest struct {
 
 func (x *MkdirAllRequest) Reset() {
 	*x = MkdirAllRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[54]
+	mi := &file_berthv1_berth_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3653,7 @@ func (x *MkdirAllRequest) String() string {
 func (*MkdirAllRequest) ProtoMessage() {}
 
 func (x *MkdirAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[54]
+	mi := &file_berthv1_berth_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3666,7 @@ func (x *MkdirAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirAllRequest.ProtoReflect.Descriptor instead.
 func (*MkdirAllRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{54}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MkdirAllRequest) GetWorkspace() *WorkspaceKey {
@@ -3600,7 +3691,7 @@ type MkdirAllResponse struct {
 
 func (x *MkdirAllResponse) Reset() {
 	*x = MkdirAllResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[55]
+	mi := &file_berthv1_berth_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3612,7 +3703,7 @@ func (x *MkdirAllResponse) String() string {
 func (*MkdirAllResponse) ProtoMessage() {}
 
 func (x *MkdirAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[55]
+	mi := &file_berthv1_berth_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3625,7 +3716,7 @@ func (x *MkdirAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirAllResponse.ProtoReflect.Descriptor instead.
 func (*MkdirAllResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{55}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{57}
 }
 
 type RemoveRequest struct {
@@ -3638,7 +3729,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[56]
+	mi := &file_berthv1_berth_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +3741,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[56]
+	mi := &file_berthv1_berth_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3754,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{56}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RemoveRequest) GetWorkspace() *WorkspaceKey {
@@ -3688,7 +3779,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[57]
+	mi := &file_berthv1_berth_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +3791,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[57]
+	mi := &file_berthv1_berth_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3804,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{57}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{59}
 }
 
 type RenameRequest struct {
@@ -3727,7 +3818,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[58]
+	mi := &file_berthv1_berth_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3830,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[58]
+	mi := &file_berthv1_berth_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3843,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{58}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RenameRequest) GetWorkspace() *WorkspaceKey {
@@ -3784,7 +3875,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[59]
+	mi := &file_berthv1_berth_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3887,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[59]
+	mi := &file_berthv1_berth_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3900,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{59}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{61}
 }
 
 type SymlinkRequest struct {
@@ -3823,7 +3914,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[60]
+	mi := &file_berthv1_berth_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +3926,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[60]
+	mi := &file_berthv1_berth_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +3939,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{60}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SymlinkRequest) GetWorkspace() *WorkspaceKey {
@@ -3880,7 +3971,7 @@ type SymlinkResponse struct {
 
 func (x *SymlinkResponse) Reset() {
 	*x = SymlinkResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[61]
+	mi := &file_berthv1_berth_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3983,7 @@ func (x *SymlinkResponse) String() string {
 func (*SymlinkResponse) ProtoMessage() {}
 
 func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[61]
+	mi := &file_berthv1_berth_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +3996,7 @@ func (x *SymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkResponse.ProtoReflect.Descriptor instead.
 func (*SymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{61}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{63}
 }
 
 type ReadlinkRequest struct {
@@ -3918,7 +4009,7 @@ type ReadlinkRequest struct {
 
 func (x *ReadlinkRequest) Reset() {
 	*x = ReadlinkRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[62]
+	mi := &file_berthv1_berth_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4021,7 @@ func (x *ReadlinkRequest) String() string {
 func (*ReadlinkRequest) ProtoMessage() {}
 
 func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[62]
+	mi := &file_berthv1_berth_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4034,7 @@ func (x *ReadlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkRequest.ProtoReflect.Descriptor instead.
 func (*ReadlinkRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{62}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReadlinkRequest) GetWorkspace() *WorkspaceKey {
@@ -3969,7 +4060,7 @@ type ReadlinkResponse struct {
 
 func (x *ReadlinkResponse) Reset() {
 	*x = ReadlinkResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[63]
+	mi := &file_berthv1_berth_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4072,7 @@ func (x *ReadlinkResponse) String() string {
 func (*ReadlinkResponse) ProtoMessage() {}
 
 func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[63]
+	mi := &file_berthv1_berth_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4085,7 @@ func (x *ReadlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadlinkResponse.ProtoReflect.Descriptor instead.
 func (*ReadlinkResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{63}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReadlinkResponse) GetTarget() []byte {
@@ -4015,7 +4106,7 @@ type ChmodRequest struct {
 
 func (x *ChmodRequest) Reset() {
 	*x = ChmodRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[64]
+	mi := &file_berthv1_berth_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4118,7 @@ func (x *ChmodRequest) String() string {
 func (*ChmodRequest) ProtoMessage() {}
 
 func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[64]
+	mi := &file_berthv1_berth_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4131,7 @@ func (x *ChmodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodRequest.ProtoReflect.Descriptor instead.
 func (*ChmodRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{64}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ChmodRequest) GetWorkspace() *WorkspaceKey {
@@ -4072,7 +4163,7 @@ type ChmodResponse struct {
 
 func (x *ChmodResponse) Reset() {
 	*x = ChmodResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[65]
+	mi := &file_berthv1_berth_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4175,7 @@ func (x *ChmodResponse) String() string {
 func (*ChmodResponse) ProtoMessage() {}
 
 func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[65]
+	mi := &file_berthv1_berth_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4188,7 @@ func (x *ChmodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChmodResponse.ProtoReflect.Descriptor instead.
 func (*ChmodResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{65}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{67}
 }
 
 type ChtimesRequest struct {
@@ -4111,7 +4202,7 @@ type ChtimesRequest struct {
 
 func (x *ChtimesRequest) Reset() {
 	*x = ChtimesRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[66]
+	mi := &file_berthv1_berth_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4214,7 @@ func (x *ChtimesRequest) String() string {
 func (*ChtimesRequest) ProtoMessage() {}
 
 func (x *ChtimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[66]
+	mi := &file_berthv1_berth_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4227,7 @@ func (x *ChtimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChtimesRequest.ProtoReflect.Descriptor instead.
 func (*ChtimesRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{66}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ChtimesRequest) GetWorkspace() *WorkspaceKey {
@@ -4168,7 +4259,7 @@ type ChtimesResponse struct {
 
 func (x *ChtimesResponse) Reset() {
 	*x = ChtimesResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[67]
+	mi := &file_berthv1_berth_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4271,7 @@ func (x *ChtimesResponse) String() string {
 func (*ChtimesResponse) ProtoMessage() {}
 
 func (x *ChtimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[67]
+	mi := &file_berthv1_berth_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4284,7 @@ func (x *ChtimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChtimesResponse.ProtoReflect.Descriptor instead.
 func (*ChtimesResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{67}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{69}
 }
 
 type RealPathRequest struct {
@@ -4206,7 +4297,7 @@ type RealPathRequest struct {
 
 func (x *RealPathRequest) Reset() {
 	*x = RealPathRequest{}
-	mi := &file_berthv1_berth_proto_msgTypes[68]
+	mi := &file_berthv1_berth_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4218,7 +4309,7 @@ func (x *RealPathRequest) String() string {
 func (*RealPathRequest) ProtoMessage() {}
 
 func (x *RealPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[68]
+	mi := &file_berthv1_berth_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4231,7 +4322,7 @@ func (x *RealPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealPathRequest.ProtoReflect.Descriptor instead.
 func (*RealPathRequest) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{68}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RealPathRequest) GetWorkspace() *WorkspaceKey {
@@ -4257,7 +4348,7 @@ type RealPathResponse struct {
 
 func (x *RealPathResponse) Reset() {
 	*x = RealPathResponse{}
-	mi := &file_berthv1_berth_proto_msgTypes[69]
+	mi := &file_berthv1_berth_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4269,7 +4360,7 @@ func (x *RealPathResponse) String() string {
 func (*RealPathResponse) ProtoMessage() {}
 
 func (x *RealPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[69]
+	mi := &file_berthv1_berth_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4282,7 +4373,7 @@ func (x *RealPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RealPathResponse.ProtoReflect.Descriptor instead.
 func (*RealPathResponse) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{69}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RealPathResponse) GetPath() []byte {
@@ -4317,7 +4408,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[70]
+	mi := &file_berthv1_berth_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4420,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[70]
+	mi := &file_berthv1_berth_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4433,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{70}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ErrorDetail) GetMessage() []byte {
@@ -4408,7 +4499,7 @@ type PathDetail struct {
 
 func (x *PathDetail) Reset() {
 	*x = PathDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[71]
+	mi := &file_berthv1_berth_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4511,7 @@ func (x *PathDetail) String() string {
 func (*PathDetail) ProtoMessage() {}
 
 func (x *PathDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[71]
+	mi := &file_berthv1_berth_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4524,7 @@ func (x *PathDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathDetail.ProtoReflect.Descriptor instead.
 func (*PathDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{71}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PathDetail) GetOp() []byte {
@@ -4476,7 +4567,7 @@ type TimeoutDetail struct {
 
 func (x *TimeoutDetail) Reset() {
 	*x = TimeoutDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[72]
+	mi := &file_berthv1_berth_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4579,7 @@ func (x *TimeoutDetail) String() string {
 func (*TimeoutDetail) ProtoMessage() {}
 
 func (x *TimeoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[72]
+	mi := &file_berthv1_berth_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4592,7 @@ func (x *TimeoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeoutDetail.ProtoReflect.Descriptor instead.
 func (*TimeoutDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{72}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TimeoutDetail) GetTimeoutNs() int64 {
@@ -4535,7 +4626,7 @@ type OutputLimitDetail struct {
 
 func (x *OutputLimitDetail) Reset() {
 	*x = OutputLimitDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[73]
+	mi := &file_berthv1_berth_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4638,7 @@ func (x *OutputLimitDetail) String() string {
 func (*OutputLimitDetail) ProtoMessage() {}
 
 func (x *OutputLimitDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[73]
+	mi := &file_berthv1_berth_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4651,7 @@ func (x *OutputLimitDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputLimitDetail.ProtoReflect.Descriptor instead.
 func (*OutputLimitDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{73}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *OutputLimitDetail) GetLimit() int64 {
@@ -4596,7 +4687,7 @@ type PluginDetail struct {
 
 func (x *PluginDetail) Reset() {
 	*x = PluginDetail{}
-	mi := &file_berthv1_berth_proto_msgTypes[74]
+	mi := &file_berthv1_berth_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4699,7 @@ func (x *PluginDetail) String() string {
 func (*PluginDetail) ProtoMessage() {}
 
 func (x *PluginDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berthv1_berth_proto_msgTypes[74]
+	mi := &file_berthv1_berth_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4712,7 @@ func (x *PluginDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginDetail.ProtoReflect.Descriptor instead.
 func (*PluginDetail) Descriptor() ([]byte, []int) {
-	return file_berthv1_berth_proto_rawDescGZIP(), []int{74}
+	return file_berthv1_berth_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PluginDetail) GetProvider() []byte {
@@ -4699,12 +4790,16 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bfeatures\x18\x03 \x03(\tR\bfeatures\x12#\n" +
 	"\rconfig_schema\x18\x04 \x01(\fR\fconfigSchema\x12 \n" +
-	"\venvironment\x18\x05 \x03(\tR\venvironment\"\x95\x01\n" +
+	"\venvironment\x18\x05 \x03(\tR\venvironment\"\xb2\x01\n" +
 	"\x10ConfigureRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x122\n" +
 	"\venvironment\x18\x03 \x03(\v2\x10.berth.v1.EnvVarR\venvironment\x12\x19\n" +
-	"\bdata_dir\x18\x04 \x01(\fR\adataDir\"\x82\x01\n" +
+	"\bdata_dir\x18\x04 \x01(\fR\adataDir\x12\x1b\n" +
+	"\tlog_level\x18\x05 \x01(\tR\blogLevel\"*\n" +
+	"\x12SetLogLevelRequest\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\tR\x05level\"\x15\n" +
+	"\x13SetLogLevelResponse\"\x82\x01\n" +
 	"\x11ConfigureResponse\x12\x1a\n" +
 	"\bfeatures\x18\x01 \x03(\tR\bfeatures\x12\x1c\n" +
 	"\tephemeral\x18\x02 \x01(\bR\tephemeral\x123\n" +
@@ -5004,10 +5099,11 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06stderr\x18\x06 \x03(\fR\x06stderr\x12*\n" +
 	"\x11may_have_executed\x18\a \x01(\bR\x0fmayHaveExecuted\x12\x16\n" +
 	"\x06reason\x18\b \x01(\fR\x06reason\x12\x1c\n" +
-	"\tworkspace\x18\t \x01(\fR\tworkspace2\xaf\f\n" +
+	"\tworkspace\x18\t \x01(\fR\tworkspace2\xfb\f\n" +
 	"\bProvider\x12A\n" +
 	"\bDescribe\x12\x19.berth.v1.DescribeRequest\x1a\x1a.berth.v1.DescribeResponse\x12D\n" +
-	"\tConfigure\x12\x1a.berth.v1.ConfigureRequest\x1a\x1b.berth.v1.ConfigureResponse\x12;\n" +
+	"\tConfigure\x12\x1a.berth.v1.ConfigureRequest\x1a\x1b.berth.v1.ConfigureResponse\x12J\n" +
+	"\vSetLogLevel\x12\x1c.berth.v1.SetLogLevelRequest\x1a\x1d.berth.v1.SetLogLevelResponse\x12;\n" +
 	"\x06Create\x12\x17.berth.v1.CreateRequest\x1a\x16.berth.v1.OpenResponse0\x01\x12;\n" +
 	"\x06Attach\x12\x17.berth.v1.AttachRequest\x1a\x16.berth.v1.OpenResponse0\x01\x12>\n" +
 	"\aDestroy\x12\x18.berth.v1.DestroyRequest\x1a\x19.berth.v1.DestroyResponse\x127\n" +
@@ -5044,200 +5140,204 @@ func file_berthv1_berth_proto_rawDescGZIP() []byte {
 	return file_berthv1_berth_proto_rawDescData
 }
 
-var file_berthv1_berth_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_berthv1_berth_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_berthv1_berth_proto_goTypes = []any{
-	(*DescribeRequest)(nil),   // 0: berth.v1.DescribeRequest
-	(*DescribeResponse)(nil),  // 1: berth.v1.DescribeResponse
-	(*ConfigureRequest)(nil),  // 2: berth.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 3: berth.v1.ConfigureResponse
-	(*Deviation)(nil),         // 4: berth.v1.Deviation
-	(*EnvVar)(nil),            // 5: berth.v1.EnvVar
-	(*WorkspaceKey)(nil),      // 6: berth.v1.WorkspaceKey
-	(*CreateRequest)(nil),     // 7: berth.v1.CreateRequest
-	(*AttachRequest)(nil),     // 8: berth.v1.AttachRequest
-	(*OpenResponse)(nil),      // 9: berth.v1.OpenResponse
-	(*Progress)(nil),          // 10: berth.v1.Progress
-	(*Opened)(nil),            // 11: berth.v1.Opened
-	(*DestroyRequest)(nil),    // 12: berth.v1.DestroyRequest
-	(*DestroyResponse)(nil),   // 13: berth.v1.DestroyResponse
-	(*ListRequest)(nil),       // 14: berth.v1.ListRequest
-	(*ListResponse)(nil),      // 15: berth.v1.ListResponse
-	(*StopRequest)(nil),       // 16: berth.v1.StopRequest
-	(*StopResponse)(nil),      // 17: berth.v1.StopResponse
-	(*SweepRequest)(nil),      // 18: berth.v1.SweepRequest
-	(*SweepResponse)(nil),     // 19: berth.v1.SweepResponse
-	(*Leftover)(nil),          // 20: berth.v1.Leftover
-	(*Time)(nil),              // 21: berth.v1.Time
-	(*RunRequest)(nil),        // 22: berth.v1.RunRequest
-	(*RunStart)(nil),          // 23: berth.v1.RunStart
-	(*RunAttach)(nil),         // 24: berth.v1.RunAttach
-	(*RunStdin)(nil),          // 25: berth.v1.RunStdin
-	(*RunStdinEnd)(nil),       // 26: berth.v1.RunStdinEnd
-	(*RunSignal)(nil),         // 27: berth.v1.RunSignal
-	(*RunStop)(nil),           // 28: berth.v1.RunStop
-	(*RunTaken)(nil),          // 29: berth.v1.RunTaken
-	(*RunResponse)(nil),       // 30: berth.v1.RunResponse
-	(*RunStarted)(nil),        // 31: berth.v1.RunStarted
-	(*RunAttached)(nil),       // 32: berth.v1.RunAttached
-	(*RunOutput)(nil),         // 33: berth.v1.RunOutput
-	(*RunStdinTaken)(nil),     // 34: berth.v1.RunStdinTaken
-	(*RunSignalResult)(nil),   // 35: berth.v1.RunSignalResult
-	(*RunOutcome)(nil),        // 36: berth.v1.RunOutcome
-	(*Exited)(nil),            // 37: berth.v1.Exited
-	(*StopRunRequest)(nil),    // 38: berth.v1.StopRunRequest
-	(*StopRunResponse)(nil),   // 39: berth.v1.StopRunResponse
-	(*ListRunsRequest)(nil),   // 40: berth.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),  // 41: berth.v1.ListRunsResponse
-	(*FileInfo)(nil),          // 42: berth.v1.FileInfo
-	(*ReadFileRequest)(nil),   // 43: berth.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),  // 44: berth.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),  // 45: berth.v1.WriteFileRequest
-	(*WriteFileStart)(nil),    // 46: berth.v1.WriteFileStart
-	(*WriteFileResponse)(nil), // 47: berth.v1.WriteFileResponse
-	(*StatRequest)(nil),       // 48: berth.v1.StatRequest
-	(*StatResponse)(nil),      // 49: berth.v1.StatResponse
-	(*LstatRequest)(nil),      // 50: berth.v1.LstatRequest
-	(*LstatResponse)(nil),     // 51: berth.v1.LstatResponse
-	(*ReadDirRequest)(nil),    // 52: berth.v1.ReadDirRequest
-	(*ReadDirResponse)(nil),   // 53: berth.v1.ReadDirResponse
-	(*MkdirAllRequest)(nil),   // 54: berth.v1.MkdirAllRequest
-	(*MkdirAllResponse)(nil),  // 55: berth.v1.MkdirAllResponse
-	(*RemoveRequest)(nil),     // 56: berth.v1.RemoveRequest
-	(*RemoveResponse)(nil),    // 57: berth.v1.RemoveResponse
-	(*RenameRequest)(nil),     // 58: berth.v1.RenameRequest
-	(*RenameResponse)(nil),    // 59: berth.v1.RenameResponse
-	(*SymlinkRequest)(nil),    // 60: berth.v1.SymlinkRequest
-	(*SymlinkResponse)(nil),   // 61: berth.v1.SymlinkResponse
-	(*ReadlinkRequest)(nil),   // 62: berth.v1.ReadlinkRequest
-	(*ReadlinkResponse)(nil),  // 63: berth.v1.ReadlinkResponse
-	(*ChmodRequest)(nil),      // 64: berth.v1.ChmodRequest
-	(*ChmodResponse)(nil),     // 65: berth.v1.ChmodResponse
-	(*ChtimesRequest)(nil),    // 66: berth.v1.ChtimesRequest
-	(*ChtimesResponse)(nil),   // 67: berth.v1.ChtimesResponse
-	(*RealPathRequest)(nil),   // 68: berth.v1.RealPathRequest
-	(*RealPathResponse)(nil),  // 69: berth.v1.RealPathResponse
-	(*ErrorDetail)(nil),       // 70: berth.v1.ErrorDetail
-	(*PathDetail)(nil),        // 71: berth.v1.PathDetail
-	(*TimeoutDetail)(nil),     // 72: berth.v1.TimeoutDetail
-	(*OutputLimitDetail)(nil), // 73: berth.v1.OutputLimitDetail
-	(*PluginDetail)(nil),      // 74: berth.v1.PluginDetail
-	nil,                       // 75: berth.v1.CreateRequest.LabelsEntry
-	nil,                       // 76: berth.v1.ListRequest.LabelsEntry
-	nil,                       // 77: berth.v1.ListResponse.LabelsEntry
-	nil,                       // 78: berth.v1.ListResponse.DetailsEntry
+	(*DescribeRequest)(nil),     // 0: berth.v1.DescribeRequest
+	(*DescribeResponse)(nil),    // 1: berth.v1.DescribeResponse
+	(*ConfigureRequest)(nil),    // 2: berth.v1.ConfigureRequest
+	(*SetLogLevelRequest)(nil),  // 3: berth.v1.SetLogLevelRequest
+	(*SetLogLevelResponse)(nil), // 4: berth.v1.SetLogLevelResponse
+	(*ConfigureResponse)(nil),   // 5: berth.v1.ConfigureResponse
+	(*Deviation)(nil),           // 6: berth.v1.Deviation
+	(*EnvVar)(nil),              // 7: berth.v1.EnvVar
+	(*WorkspaceKey)(nil),        // 8: berth.v1.WorkspaceKey
+	(*CreateRequest)(nil),       // 9: berth.v1.CreateRequest
+	(*AttachRequest)(nil),       // 10: berth.v1.AttachRequest
+	(*OpenResponse)(nil),        // 11: berth.v1.OpenResponse
+	(*Progress)(nil),            // 12: berth.v1.Progress
+	(*Opened)(nil),              // 13: berth.v1.Opened
+	(*DestroyRequest)(nil),      // 14: berth.v1.DestroyRequest
+	(*DestroyResponse)(nil),     // 15: berth.v1.DestroyResponse
+	(*ListRequest)(nil),         // 16: berth.v1.ListRequest
+	(*ListResponse)(nil),        // 17: berth.v1.ListResponse
+	(*StopRequest)(nil),         // 18: berth.v1.StopRequest
+	(*StopResponse)(nil),        // 19: berth.v1.StopResponse
+	(*SweepRequest)(nil),        // 20: berth.v1.SweepRequest
+	(*SweepResponse)(nil),       // 21: berth.v1.SweepResponse
+	(*Leftover)(nil),            // 22: berth.v1.Leftover
+	(*Time)(nil),                // 23: berth.v1.Time
+	(*RunRequest)(nil),          // 24: berth.v1.RunRequest
+	(*RunStart)(nil),            // 25: berth.v1.RunStart
+	(*RunAttach)(nil),           // 26: berth.v1.RunAttach
+	(*RunStdin)(nil),            // 27: berth.v1.RunStdin
+	(*RunStdinEnd)(nil),         // 28: berth.v1.RunStdinEnd
+	(*RunSignal)(nil),           // 29: berth.v1.RunSignal
+	(*RunStop)(nil),             // 30: berth.v1.RunStop
+	(*RunTaken)(nil),            // 31: berth.v1.RunTaken
+	(*RunResponse)(nil),         // 32: berth.v1.RunResponse
+	(*RunStarted)(nil),          // 33: berth.v1.RunStarted
+	(*RunAttached)(nil),         // 34: berth.v1.RunAttached
+	(*RunOutput)(nil),           // 35: berth.v1.RunOutput
+	(*RunStdinTaken)(nil),       // 36: berth.v1.RunStdinTaken
+	(*RunSignalResult)(nil),     // 37: berth.v1.RunSignalResult
+	(*RunOutcome)(nil),          // 38: berth.v1.RunOutcome
+	(*Exited)(nil),              // 39: berth.v1.Exited
+	(*StopRunRequest)(nil),      // 40: berth.v1.StopRunRequest
+	(*StopRunResponse)(nil),     // 41: berth.v1.StopRunResponse
+	(*ListRunsRequest)(nil),     // 42: berth.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),    // 43: berth.v1.ListRunsResponse
+	(*FileInfo)(nil),            // 44: berth.v1.FileInfo
+	(*ReadFileRequest)(nil),     // 45: berth.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),    // 46: berth.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),    // 47: berth.v1.WriteFileRequest
+	(*WriteFileStart)(nil),      // 48: berth.v1.WriteFileStart
+	(*WriteFileResponse)(nil),   // 49: berth.v1.WriteFileResponse
+	(*StatRequest)(nil),         // 50: berth.v1.StatRequest
+	(*StatResponse)(nil),        // 51: berth.v1.StatResponse
+	(*LstatRequest)(nil),        // 52: berth.v1.LstatRequest
+	(*LstatResponse)(nil),       // 53: berth.v1.LstatResponse
+	(*ReadDirRequest)(nil),      // 54: berth.v1.ReadDirRequest
+	(*ReadDirResponse)(nil),     // 55: berth.v1.ReadDirResponse
+	(*MkdirAllRequest)(nil),     // 56: berth.v1.MkdirAllRequest
+	(*MkdirAllResponse)(nil),    // 57: berth.v1.MkdirAllResponse
+	(*RemoveRequest)(nil),       // 58: berth.v1.RemoveRequest
+	(*RemoveResponse)(nil),      // 59: berth.v1.RemoveResponse
+	(*RenameRequest)(nil),       // 60: berth.v1.RenameRequest
+	(*RenameResponse)(nil),      // 61: berth.v1.RenameResponse
+	(*SymlinkRequest)(nil),      // 62: berth.v1.SymlinkRequest
+	(*SymlinkResponse)(nil),     // 63: berth.v1.SymlinkResponse
+	(*ReadlinkRequest)(nil),     // 64: berth.v1.ReadlinkRequest
+	(*ReadlinkResponse)(nil),    // 65: berth.v1.ReadlinkResponse
+	(*ChmodRequest)(nil),        // 66: berth.v1.ChmodRequest
+	(*ChmodResponse)(nil),       // 67: berth.v1.ChmodResponse
+	(*ChtimesRequest)(nil),      // 68: berth.v1.ChtimesRequest
+	(*ChtimesResponse)(nil),     // 69: berth.v1.ChtimesResponse
+	(*RealPathRequest)(nil),     // 70: berth.v1.RealPathRequest
+	(*RealPathResponse)(nil),    // 71: berth.v1.RealPathResponse
+	(*ErrorDetail)(nil),         // 72: berth.v1.ErrorDetail
+	(*PathDetail)(nil),          // 73: berth.v1.PathDetail
+	(*TimeoutDetail)(nil),       // 74: berth.v1.TimeoutDetail
+	(*OutputLimitDetail)(nil),   // 75: berth.v1.OutputLimitDetail
+	(*PluginDetail)(nil),        // 76: berth.v1.PluginDetail
+	nil,                         // 77: berth.v1.CreateRequest.LabelsEntry
+	nil,                         // 78: berth.v1.ListRequest.LabelsEntry
+	nil,                         // 79: berth.v1.ListResponse.LabelsEntry
+	nil,                         // 80: berth.v1.ListResponse.DetailsEntry
 }
 var file_berthv1_berth_proto_depIdxs = []int32{
-	5,  // 0: berth.v1.ConfigureRequest.environment:type_name -> berth.v1.EnvVar
-	4,  // 1: berth.v1.ConfigureResponse.deviations:type_name -> berth.v1.Deviation
-	75, // 2: berth.v1.CreateRequest.labels:type_name -> berth.v1.CreateRequest.LabelsEntry
-	6,  // 3: berth.v1.AttachRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	10, // 4: berth.v1.OpenResponse.progress:type_name -> berth.v1.Progress
-	11, // 5: berth.v1.OpenResponse.opened:type_name -> berth.v1.Opened
-	76, // 6: berth.v1.ListRequest.labels:type_name -> berth.v1.ListRequest.LabelsEntry
-	77, // 7: berth.v1.ListResponse.labels:type_name -> berth.v1.ListResponse.LabelsEntry
-	21, // 8: berth.v1.ListResponse.created:type_name -> berth.v1.Time
-	78, // 9: berth.v1.ListResponse.details:type_name -> berth.v1.ListResponse.DetailsEntry
-	20, // 10: berth.v1.SweepResponse.leftovers:type_name -> berth.v1.Leftover
-	23, // 11: berth.v1.RunRequest.start:type_name -> berth.v1.RunStart
-	24, // 12: berth.v1.RunRequest.attach:type_name -> berth.v1.RunAttach
-	25, // 13: berth.v1.RunRequest.stdin:type_name -> berth.v1.RunStdin
-	26, // 14: berth.v1.RunRequest.stdin_end:type_name -> berth.v1.RunStdinEnd
-	27, // 15: berth.v1.RunRequest.signal:type_name -> berth.v1.RunSignal
-	28, // 16: berth.v1.RunRequest.stop:type_name -> berth.v1.RunStop
-	29, // 17: berth.v1.RunRequest.taken:type_name -> berth.v1.RunTaken
-	6,  // 18: berth.v1.RunStart.workspace:type_name -> berth.v1.WorkspaceKey
-	5,  // 19: berth.v1.RunStart.env:type_name -> berth.v1.EnvVar
-	6,  // 20: berth.v1.RunAttach.workspace:type_name -> berth.v1.WorkspaceKey
-	31, // 21: berth.v1.RunResponse.started:type_name -> berth.v1.RunStarted
-	32, // 22: berth.v1.RunResponse.attached:type_name -> berth.v1.RunAttached
-	33, // 23: berth.v1.RunResponse.stdout:type_name -> berth.v1.RunOutput
-	33, // 24: berth.v1.RunResponse.stderr:type_name -> berth.v1.RunOutput
-	34, // 25: berth.v1.RunResponse.stdin_taken:type_name -> berth.v1.RunStdinTaken
-	35, // 26: berth.v1.RunResponse.signal_result:type_name -> berth.v1.RunSignalResult
-	36, // 27: berth.v1.RunResponse.outcome:type_name -> berth.v1.RunOutcome
-	70, // 28: berth.v1.RunSignalResult.error:type_name -> berth.v1.ErrorDetail
-	37, // 29: berth.v1.RunOutcome.exited:type_name -> berth.v1.Exited
-	70, // 30: berth.v1.RunOutcome.error:type_name -> berth.v1.ErrorDetail
-	6,  // 31: berth.v1.StopRunRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 32: berth.v1.ListRunsRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	21, // 33: berth.v1.ListRunsResponse.started:type_name -> berth.v1.Time
-	21, // 34: berth.v1.FileInfo.mod_time:type_name -> berth.v1.Time
-	6,  // 35: berth.v1.ReadFileRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	42, // 36: berth.v1.ReadFileResponse.info:type_name -> berth.v1.FileInfo
-	46, // 37: berth.v1.WriteFileRequest.start:type_name -> berth.v1.WriteFileStart
-	6,  // 38: berth.v1.WriteFileStart.workspace:type_name -> berth.v1.WorkspaceKey
-	21, // 39: berth.v1.WriteFileStart.mod_time:type_name -> berth.v1.Time
-	6,  // 40: berth.v1.StatRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	42, // 41: berth.v1.StatResponse.info:type_name -> berth.v1.FileInfo
-	6,  // 42: berth.v1.LstatRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	42, // 43: berth.v1.LstatResponse.info:type_name -> berth.v1.FileInfo
-	6,  // 44: berth.v1.ReadDirRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	42, // 45: berth.v1.ReadDirResponse.entries:type_name -> berth.v1.FileInfo
-	6,  // 46: berth.v1.MkdirAllRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 47: berth.v1.RemoveRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 48: berth.v1.RenameRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 49: berth.v1.SymlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 50: berth.v1.ReadlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 51: berth.v1.ChmodRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	6,  // 52: berth.v1.ChtimesRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	21, // 53: berth.v1.ChtimesRequest.mod_time:type_name -> berth.v1.Time
-	6,  // 54: berth.v1.RealPathRequest.workspace:type_name -> berth.v1.WorkspaceKey
-	71, // 55: berth.v1.ErrorDetail.path:type_name -> berth.v1.PathDetail
-	72, // 56: berth.v1.ErrorDetail.timeout:type_name -> berth.v1.TimeoutDetail
-	73, // 57: berth.v1.ErrorDetail.output_limit:type_name -> berth.v1.OutputLimitDetail
-	74, // 58: berth.v1.ErrorDetail.plugin:type_name -> berth.v1.PluginDetail
+	7,  // 0: berth.v1.ConfigureRequest.environment:type_name -> berth.v1.EnvVar
+	6,  // 1: berth.v1.ConfigureResponse.deviations:type_name -> berth.v1.Deviation
+	77, // 2: berth.v1.CreateRequest.labels:type_name -> berth.v1.CreateRequest.LabelsEntry
+	8,  // 3: berth.v1.AttachRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	12, // 4: berth.v1.OpenResponse.progress:type_name -> berth.v1.Progress
+	13, // 5: berth.v1.OpenResponse.opened:type_name -> berth.v1.Opened
+	78, // 6: berth.v1.ListRequest.labels:type_name -> berth.v1.ListRequest.LabelsEntry
+	79, // 7: berth.v1.ListResponse.labels:type_name -> berth.v1.ListResponse.LabelsEntry
+	23, // 8: berth.v1.ListResponse.created:type_name -> berth.v1.Time
+	80, // 9: berth.v1.ListResponse.details:type_name -> berth.v1.ListResponse.DetailsEntry
+	22, // 10: berth.v1.SweepResponse.leftovers:type_name -> berth.v1.Leftover
+	25, // 11: berth.v1.RunRequest.start:type_name -> berth.v1.RunStart
+	26, // 12: berth.v1.RunRequest.attach:type_name -> berth.v1.RunAttach
+	27, // 13: berth.v1.RunRequest.stdin:type_name -> berth.v1.RunStdin
+	28, // 14: berth.v1.RunRequest.stdin_end:type_name -> berth.v1.RunStdinEnd
+	29, // 15: berth.v1.RunRequest.signal:type_name -> berth.v1.RunSignal
+	30, // 16: berth.v1.RunRequest.stop:type_name -> berth.v1.RunStop
+	31, // 17: berth.v1.RunRequest.taken:type_name -> berth.v1.RunTaken
+	8,  // 18: berth.v1.RunStart.workspace:type_name -> berth.v1.WorkspaceKey
+	7,  // 19: berth.v1.RunStart.env:type_name -> berth.v1.EnvVar
+	8,  // 20: berth.v1.RunAttach.workspace:type_name -> berth.v1.WorkspaceKey
+	33, // 21: berth.v1.RunResponse.started:type_name -> berth.v1.RunStarted
+	34, // 22: berth.v1.RunResponse.attached:type_name -> berth.v1.RunAttached
+	35, // 23: berth.v1.RunResponse.stdout:type_name -> berth.v1.RunOutput
+	35, // 24: berth.v1.RunResponse.stderr:type_name -> berth.v1.RunOutput
+	36, // 25: berth.v1.RunResponse.stdin_taken:type_name -> berth.v1.RunStdinTaken
+	37, // 26: berth.v1.RunResponse.signal_result:type_name -> berth.v1.RunSignalResult
+	38, // 27: berth.v1.RunResponse.outcome:type_name -> berth.v1.RunOutcome
+	72, // 28: berth.v1.RunSignalResult.error:type_name -> berth.v1.ErrorDetail
+	39, // 29: berth.v1.RunOutcome.exited:type_name -> berth.v1.Exited
+	72, // 30: berth.v1.RunOutcome.error:type_name -> berth.v1.ErrorDetail
+	8,  // 31: berth.v1.StopRunRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 32: berth.v1.ListRunsRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	23, // 33: berth.v1.ListRunsResponse.started:type_name -> berth.v1.Time
+	23, // 34: berth.v1.FileInfo.mod_time:type_name -> berth.v1.Time
+	8,  // 35: berth.v1.ReadFileRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	44, // 36: berth.v1.ReadFileResponse.info:type_name -> berth.v1.FileInfo
+	48, // 37: berth.v1.WriteFileRequest.start:type_name -> berth.v1.WriteFileStart
+	8,  // 38: berth.v1.WriteFileStart.workspace:type_name -> berth.v1.WorkspaceKey
+	23, // 39: berth.v1.WriteFileStart.mod_time:type_name -> berth.v1.Time
+	8,  // 40: berth.v1.StatRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	44, // 41: berth.v1.StatResponse.info:type_name -> berth.v1.FileInfo
+	8,  // 42: berth.v1.LstatRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	44, // 43: berth.v1.LstatResponse.info:type_name -> berth.v1.FileInfo
+	8,  // 44: berth.v1.ReadDirRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	44, // 45: berth.v1.ReadDirResponse.entries:type_name -> berth.v1.FileInfo
+	8,  // 46: berth.v1.MkdirAllRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 47: berth.v1.RemoveRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 48: berth.v1.RenameRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 49: berth.v1.SymlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 50: berth.v1.ReadlinkRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 51: berth.v1.ChmodRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	8,  // 52: berth.v1.ChtimesRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	23, // 53: berth.v1.ChtimesRequest.mod_time:type_name -> berth.v1.Time
+	8,  // 54: berth.v1.RealPathRequest.workspace:type_name -> berth.v1.WorkspaceKey
+	73, // 55: berth.v1.ErrorDetail.path:type_name -> berth.v1.PathDetail
+	74, // 56: berth.v1.ErrorDetail.timeout:type_name -> berth.v1.TimeoutDetail
+	75, // 57: berth.v1.ErrorDetail.output_limit:type_name -> berth.v1.OutputLimitDetail
+	76, // 58: berth.v1.ErrorDetail.plugin:type_name -> berth.v1.PluginDetail
 	0,  // 59: berth.v1.Provider.Describe:input_type -> berth.v1.DescribeRequest
 	2,  // 60: berth.v1.Provider.Configure:input_type -> berth.v1.ConfigureRequest
-	7,  // 61: berth.v1.Provider.Create:input_type -> berth.v1.CreateRequest
-	8,  // 62: berth.v1.Provider.Attach:input_type -> berth.v1.AttachRequest
-	12, // 63: berth.v1.Provider.Destroy:input_type -> berth.v1.DestroyRequest
-	14, // 64: berth.v1.Provider.List:input_type -> berth.v1.ListRequest
-	18, // 65: berth.v1.Provider.Sweep:input_type -> berth.v1.SweepRequest
-	16, // 66: berth.v1.Provider.Stop:input_type -> berth.v1.StopRequest
-	22, // 67: berth.v1.Provider.Run:input_type -> berth.v1.RunRequest
-	22, // 68: berth.v1.Provider.AttachRun:input_type -> berth.v1.RunRequest
-	38, // 69: berth.v1.Provider.StopRun:input_type -> berth.v1.StopRunRequest
-	40, // 70: berth.v1.Provider.ListRuns:input_type -> berth.v1.ListRunsRequest
-	43, // 71: berth.v1.Provider.ReadFile:input_type -> berth.v1.ReadFileRequest
-	45, // 72: berth.v1.Provider.WriteFile:input_type -> berth.v1.WriteFileRequest
-	48, // 73: berth.v1.Provider.Stat:input_type -> berth.v1.StatRequest
-	50, // 74: berth.v1.Provider.Lstat:input_type -> berth.v1.LstatRequest
-	52, // 75: berth.v1.Provider.ReadDir:input_type -> berth.v1.ReadDirRequest
-	54, // 76: berth.v1.Provider.MkdirAll:input_type -> berth.v1.MkdirAllRequest
-	56, // 77: berth.v1.Provider.Remove:input_type -> berth.v1.RemoveRequest
-	58, // 78: berth.v1.Provider.Rename:input_type -> berth.v1.RenameRequest
-	60, // 79: berth.v1.Provider.Symlink:input_type -> berth.v1.SymlinkRequest
-	62, // 80: berth.v1.Provider.Readlink:input_type -> berth.v1.ReadlinkRequest
-	64, // 81: berth.v1.Provider.Chmod:input_type -> berth.v1.ChmodRequest
-	66, // 82: berth.v1.Provider.Chtimes:input_type -> berth.v1.ChtimesRequest
-	68, // 83: berth.v1.Provider.RealPath:input_type -> berth.v1.RealPathRequest
-	1,  // 84: berth.v1.Provider.Describe:output_type -> berth.v1.DescribeResponse
-	3,  // 85: berth.v1.Provider.Configure:output_type -> berth.v1.ConfigureResponse
-	9,  // 86: berth.v1.Provider.Create:output_type -> berth.v1.OpenResponse
-	9,  // 87: berth.v1.Provider.Attach:output_type -> berth.v1.OpenResponse
-	13, // 88: berth.v1.Provider.Destroy:output_type -> berth.v1.DestroyResponse
-	15, // 89: berth.v1.Provider.List:output_type -> berth.v1.ListResponse
-	19, // 90: berth.v1.Provider.Sweep:output_type -> berth.v1.SweepResponse
-	17, // 91: berth.v1.Provider.Stop:output_type -> berth.v1.StopResponse
-	30, // 92: berth.v1.Provider.Run:output_type -> berth.v1.RunResponse
-	30, // 93: berth.v1.Provider.AttachRun:output_type -> berth.v1.RunResponse
-	39, // 94: berth.v1.Provider.StopRun:output_type -> berth.v1.StopRunResponse
-	41, // 95: berth.v1.Provider.ListRuns:output_type -> berth.v1.ListRunsResponse
-	44, // 96: berth.v1.Provider.ReadFile:output_type -> berth.v1.ReadFileResponse
-	47, // 97: berth.v1.Provider.WriteFile:output_type -> berth.v1.WriteFileResponse
-	49, // 98: berth.v1.Provider.Stat:output_type -> berth.v1.StatResponse
-	51, // 99: berth.v1.Provider.Lstat:output_type -> berth.v1.LstatResponse
-	53, // 100: berth.v1.Provider.ReadDir:output_type -> berth.v1.ReadDirResponse
-	55, // 101: berth.v1.Provider.MkdirAll:output_type -> berth.v1.MkdirAllResponse
-	57, // 102: berth.v1.Provider.Remove:output_type -> berth.v1.RemoveResponse
-	59, // 103: berth.v1.Provider.Rename:output_type -> berth.v1.RenameResponse
-	61, // 104: berth.v1.Provider.Symlink:output_type -> berth.v1.SymlinkResponse
-	63, // 105: berth.v1.Provider.Readlink:output_type -> berth.v1.ReadlinkResponse
-	65, // 106: berth.v1.Provider.Chmod:output_type -> berth.v1.ChmodResponse
-	67, // 107: berth.v1.Provider.Chtimes:output_type -> berth.v1.ChtimesResponse
-	69, // 108: berth.v1.Provider.RealPath:output_type -> berth.v1.RealPathResponse
-	84, // [84:109] is the sub-list for method output_type
-	59, // [59:84] is the sub-list for method input_type
+	3,  // 61: berth.v1.Provider.SetLogLevel:input_type -> berth.v1.SetLogLevelRequest
+	9,  // 62: berth.v1.Provider.Create:input_type -> berth.v1.CreateRequest
+	10, // 63: berth.v1.Provider.Attach:input_type -> berth.v1.AttachRequest
+	14, // 64: berth.v1.Provider.Destroy:input_type -> berth.v1.DestroyRequest
+	16, // 65: berth.v1.Provider.List:input_type -> berth.v1.ListRequest
+	20, // 66: berth.v1.Provider.Sweep:input_type -> berth.v1.SweepRequest
+	18, // 67: berth.v1.Provider.Stop:input_type -> berth.v1.StopRequest
+	24, // 68: berth.v1.Provider.Run:input_type -> berth.v1.RunRequest
+	24, // 69: berth.v1.Provider.AttachRun:input_type -> berth.v1.RunRequest
+	40, // 70: berth.v1.Provider.StopRun:input_type -> berth.v1.StopRunRequest
+	42, // 71: berth.v1.Provider.ListRuns:input_type -> berth.v1.ListRunsRequest
+	45, // 72: berth.v1.Provider.ReadFile:input_type -> berth.v1.ReadFileRequest
+	47, // 73: berth.v1.Provider.WriteFile:input_type -> berth.v1.WriteFileRequest
+	50, // 74: berth.v1.Provider.Stat:input_type -> berth.v1.StatRequest
+	52, // 75: berth.v1.Provider.Lstat:input_type -> berth.v1.LstatRequest
+	54, // 76: berth.v1.Provider.ReadDir:input_type -> berth.v1.ReadDirRequest
+	56, // 77: berth.v1.Provider.MkdirAll:input_type -> berth.v1.MkdirAllRequest
+	58, // 78: berth.v1.Provider.Remove:input_type -> berth.v1.RemoveRequest
+	60, // 79: berth.v1.Provider.Rename:input_type -> berth.v1.RenameRequest
+	62, // 80: berth.v1.Provider.Symlink:input_type -> berth.v1.SymlinkRequest
+	64, // 81: berth.v1.Provider.Readlink:input_type -> berth.v1.ReadlinkRequest
+	66, // 82: berth.v1.Provider.Chmod:input_type -> berth.v1.ChmodRequest
+	68, // 83: berth.v1.Provider.Chtimes:input_type -> berth.v1.ChtimesRequest
+	70, // 84: berth.v1.Provider.RealPath:input_type -> berth.v1.RealPathRequest
+	1,  // 85: berth.v1.Provider.Describe:output_type -> berth.v1.DescribeResponse
+	5,  // 86: berth.v1.Provider.Configure:output_type -> berth.v1.ConfigureResponse
+	4,  // 87: berth.v1.Provider.SetLogLevel:output_type -> berth.v1.SetLogLevelResponse
+	11, // 88: berth.v1.Provider.Create:output_type -> berth.v1.OpenResponse
+	11, // 89: berth.v1.Provider.Attach:output_type -> berth.v1.OpenResponse
+	15, // 90: berth.v1.Provider.Destroy:output_type -> berth.v1.DestroyResponse
+	17, // 91: berth.v1.Provider.List:output_type -> berth.v1.ListResponse
+	21, // 92: berth.v1.Provider.Sweep:output_type -> berth.v1.SweepResponse
+	19, // 93: berth.v1.Provider.Stop:output_type -> berth.v1.StopResponse
+	32, // 94: berth.v1.Provider.Run:output_type -> berth.v1.RunResponse
+	32, // 95: berth.v1.Provider.AttachRun:output_type -> berth.v1.RunResponse
+	41, // 96: berth.v1.Provider.StopRun:output_type -> berth.v1.StopRunResponse
+	43, // 97: berth.v1.Provider.ListRuns:output_type -> berth.v1.ListRunsResponse
+	46, // 98: berth.v1.Provider.ReadFile:output_type -> berth.v1.ReadFileResponse
+	49, // 99: berth.v1.Provider.WriteFile:output_type -> berth.v1.WriteFileResponse
+	51, // 100: berth.v1.Provider.Stat:output_type -> berth.v1.StatResponse
+	53, // 101: berth.v1.Provider.Lstat:output_type -> berth.v1.LstatResponse
+	55, // 102: berth.v1.Provider.ReadDir:output_type -> berth.v1.ReadDirResponse
+	57, // 103: berth.v1.Provider.MkdirAll:output_type -> berth.v1.MkdirAllResponse
+	59, // 104: berth.v1.Provider.Remove:output_type -> berth.v1.RemoveResponse
+	61, // 105: berth.v1.Provider.Rename:output_type -> berth.v1.RenameResponse
+	63, // 106: berth.v1.Provider.Symlink:output_type -> berth.v1.SymlinkResponse
+	65, // 107: berth.v1.Provider.Readlink:output_type -> berth.v1.ReadlinkResponse
+	67, // 108: berth.v1.Provider.Chmod:output_type -> berth.v1.ChmodResponse
+	69, // 109: berth.v1.Provider.Chtimes:output_type -> berth.v1.ChtimesResponse
+	71, // 110: berth.v1.Provider.RealPath:output_type -> berth.v1.RealPathResponse
+	85, // [85:111] is the sub-list for method output_type
+	59, // [59:85] is the sub-list for method input_type
 	59, // [59:59] is the sub-list for extension type_name
 	59, // [59:59] is the sub-list for extension extendee
 	0,  // [0:59] is the sub-list for field type_name
@@ -5248,12 +5348,12 @@ func file_berthv1_berth_proto_init() {
 	if File_berthv1_berth_proto != nil {
 		return
 	}
-	file_berthv1_berth_proto_msgTypes[9].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[11].OneofWrappers = []any{
 		(*OpenResponse_Progress)(nil),
 		(*OpenResponse_Opened)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[15].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[22].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[17].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[24].OneofWrappers = []any{
 		(*RunRequest_Start)(nil),
 		(*RunRequest_Attach)(nil),
 		(*RunRequest_Stdin)(nil),
@@ -5262,8 +5362,8 @@ func file_berthv1_berth_proto_init() {
 		(*RunRequest_Stop)(nil),
 		(*RunRequest_Taken)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[23].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[30].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[25].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[32].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Attached)(nil),
 		(*RunResponse_Stdout)(nil),
@@ -5272,31 +5372,31 @@ func file_berthv1_berth_proto_init() {
 		(*RunResponse_SignalResult)(nil),
 		(*RunResponse_Outcome)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[36].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[38].OneofWrappers = []any{
 		(*RunOutcome_Exited)(nil),
 		(*RunOutcome_Error)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[41].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[42].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[44].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[43].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[44].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[46].OneofWrappers = []any{
 		(*ReadFileResponse_Info)(nil),
 		(*ReadFileResponse_Data)(nil),
 		(*ReadFileResponse_End)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[45].OneofWrappers = []any{
+	file_berthv1_berth_proto_msgTypes[47].OneofWrappers = []any{
 		(*WriteFileRequest_Start)(nil),
 		(*WriteFileRequest_Data)(nil),
 		(*WriteFileRequest_End)(nil),
 	}
-	file_berthv1_berth_proto_msgTypes[46].OneofWrappers = []any{}
-	file_berthv1_berth_proto_msgTypes[71].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[48].OneofWrappers = []any{}
+	file_berthv1_berth_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berthv1_berth_proto_rawDesc), len(file_berthv1_berth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   79,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

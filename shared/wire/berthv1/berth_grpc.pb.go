@@ -49,31 +49,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Provider_Describe_FullMethodName  = "/berth.v1.Provider/Describe"
-	Provider_Configure_FullMethodName = "/berth.v1.Provider/Configure"
-	Provider_Create_FullMethodName    = "/berth.v1.Provider/Create"
-	Provider_Attach_FullMethodName    = "/berth.v1.Provider/Attach"
-	Provider_Destroy_FullMethodName   = "/berth.v1.Provider/Destroy"
-	Provider_List_FullMethodName      = "/berth.v1.Provider/List"
-	Provider_Sweep_FullMethodName     = "/berth.v1.Provider/Sweep"
-	Provider_Stop_FullMethodName      = "/berth.v1.Provider/Stop"
-	Provider_Run_FullMethodName       = "/berth.v1.Provider/Run"
-	Provider_AttachRun_FullMethodName = "/berth.v1.Provider/AttachRun"
-	Provider_StopRun_FullMethodName   = "/berth.v1.Provider/StopRun"
-	Provider_ListRuns_FullMethodName  = "/berth.v1.Provider/ListRuns"
-	Provider_ReadFile_FullMethodName  = "/berth.v1.Provider/ReadFile"
-	Provider_WriteFile_FullMethodName = "/berth.v1.Provider/WriteFile"
-	Provider_Stat_FullMethodName      = "/berth.v1.Provider/Stat"
-	Provider_Lstat_FullMethodName     = "/berth.v1.Provider/Lstat"
-	Provider_ReadDir_FullMethodName   = "/berth.v1.Provider/ReadDir"
-	Provider_MkdirAll_FullMethodName  = "/berth.v1.Provider/MkdirAll"
-	Provider_Remove_FullMethodName    = "/berth.v1.Provider/Remove"
-	Provider_Rename_FullMethodName    = "/berth.v1.Provider/Rename"
-	Provider_Symlink_FullMethodName   = "/berth.v1.Provider/Symlink"
-	Provider_Readlink_FullMethodName  = "/berth.v1.Provider/Readlink"
-	Provider_Chmod_FullMethodName     = "/berth.v1.Provider/Chmod"
-	Provider_Chtimes_FullMethodName   = "/berth.v1.Provider/Chtimes"
-	Provider_RealPath_FullMethodName  = "/berth.v1.Provider/RealPath"
+	Provider_Describe_FullMethodName    = "/berth.v1.Provider/Describe"
+	Provider_Configure_FullMethodName   = "/berth.v1.Provider/Configure"
+	Provider_SetLogLevel_FullMethodName = "/berth.v1.Provider/SetLogLevel"
+	Provider_Create_FullMethodName      = "/berth.v1.Provider/Create"
+	Provider_Attach_FullMethodName      = "/berth.v1.Provider/Attach"
+	Provider_Destroy_FullMethodName     = "/berth.v1.Provider/Destroy"
+	Provider_List_FullMethodName        = "/berth.v1.Provider/List"
+	Provider_Sweep_FullMethodName       = "/berth.v1.Provider/Sweep"
+	Provider_Stop_FullMethodName        = "/berth.v1.Provider/Stop"
+	Provider_Run_FullMethodName         = "/berth.v1.Provider/Run"
+	Provider_AttachRun_FullMethodName   = "/berth.v1.Provider/AttachRun"
+	Provider_StopRun_FullMethodName     = "/berth.v1.Provider/StopRun"
+	Provider_ListRuns_FullMethodName    = "/berth.v1.Provider/ListRuns"
+	Provider_ReadFile_FullMethodName    = "/berth.v1.Provider/ReadFile"
+	Provider_WriteFile_FullMethodName   = "/berth.v1.Provider/WriteFile"
+	Provider_Stat_FullMethodName        = "/berth.v1.Provider/Stat"
+	Provider_Lstat_FullMethodName       = "/berth.v1.Provider/Lstat"
+	Provider_ReadDir_FullMethodName     = "/berth.v1.Provider/ReadDir"
+	Provider_MkdirAll_FullMethodName    = "/berth.v1.Provider/MkdirAll"
+	Provider_Remove_FullMethodName      = "/berth.v1.Provider/Remove"
+	Provider_Rename_FullMethodName      = "/berth.v1.Provider/Rename"
+	Provider_Symlink_FullMethodName     = "/berth.v1.Provider/Symlink"
+	Provider_Readlink_FullMethodName    = "/berth.v1.Provider/Readlink"
+	Provider_Chmod_FullMethodName       = "/berth.v1.Provider/Chmod"
+	Provider_Chtimes_FullMethodName     = "/berth.v1.Provider/Chtimes"
+	Provider_RealPath_FullMethodName    = "/berth.v1.Provider/RealPath"
 )
 
 // ProviderClient is the client API for Provider service.
@@ -86,6 +87,9 @@ type ProviderClient interface {
 	// Configure makes the one provider of this process. It is called once; every
 	// call but Describe before it is FAILED_PRECONDITION.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
+	// SetLogLevel has this process log from a level on, at once. It may be called
+	// before Configure.
+	SetLogLevel(ctx context.Context, in *SetLogLevelRequest, opts ...grpc.CallOption) (*SetLogLevelResponse, error)
 	// Create makes a workspace, or opens the one that the same token or name made
 	// before: a repeated call never makes a second one. The last message of the
 	// stream is `opened`.
@@ -161,6 +165,16 @@ func (c *providerClient) Configure(ctx context.Context, in *ConfigureRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ConfigureResponse)
 	err := c.cc.Invoke(ctx, Provider_Configure_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *providerClient) SetLogLevel(ctx context.Context, in *SetLogLevelRequest, opts ...grpc.CallOption) (*SetLogLevelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetLogLevelResponse)
+	err := c.cc.Invoke(ctx, Provider_SetLogLevel_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -470,6 +484,9 @@ type ProviderServer interface {
 	// Configure makes the one provider of this process. It is called once; every
 	// call but Describe before it is FAILED_PRECONDITION.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
+	// SetLogLevel has this process log from a level on, at once. It may be called
+	// before Configure.
+	SetLogLevel(context.Context, *SetLogLevelRequest) (*SetLogLevelResponse, error)
 	// Create makes a workspace, or opens the one that the same token or name made
 	// before: a repeated call never makes a second one. The last message of the
 	// stream is `opened`.
@@ -536,6 +553,9 @@ func (UnimplementedProviderServer) Describe(context.Context, *DescribeRequest) (
 }
 func (UnimplementedProviderServer) Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Configure not implemented")
+}
+func (UnimplementedProviderServer) SetLogLevel(context.Context, *SetLogLevelRequest) (*SetLogLevelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLogLevel not implemented")
 }
 func (UnimplementedProviderServer) Create(*CreateRequest, grpc.ServerStreamingServer[OpenResponse]) error {
 	return status.Error(codes.Unimplemented, "method Create not implemented")
@@ -659,6 +679,24 @@ func _Provider_Configure_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ProviderServer).Configure(ctx, req.(*ConfigureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Provider_SetLogLevel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetLogLevelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServer).SetLogLevel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Provider_SetLogLevel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServer).SetLogLevel(ctx, req.(*SetLogLevelRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1016,6 +1054,10 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Configure",
 			Handler:    _Provider_Configure_Handler,
+		},
+		{
+			MethodName: "SetLogLevel",
+			Handler:    _Provider_SetLogLevel_Handler,
 		},
 		{
 			MethodName: "Destroy",
