@@ -70,6 +70,9 @@ func serve(def definition) (status int) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	hostGone := make(chan struct{})
+	if err := takeBudget(); err != nil { // it serves without
+		logger.Warn("the host's budget for this process", "error", err)
+	}
 	err := holdLifeline(func() {
 		time.AfterFunc(lifelineWait, func() { os.Exit(exitFailed) })
 		close(hostGone)

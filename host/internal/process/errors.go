@@ -107,6 +107,8 @@ func (p *Process) failedStart(ctx context.Context, cfg Config, waited string, er
 		return p.StartError(spawnReason(cfg.Path, spawnErr), spawnErr)
 	case errors.Is(err, errStartTimeout):
 		return p.StartError(fmt.Sprintf("%s was not ready within %v; it waited for %s", cfg.Path, cfg.StartTimeout, waited), context.DeadlineExceeded)
+	case p.OutOfMemory() != "":
+		return p.StartError(p.path+": the kernel ended it: "+p.OutOfMemory(), nil)
 	case errors.Is(hello, errNoHello) && ownEnd:
 		return p.StartError(p.endedEarly(), nil)
 	case errors.Is(hello, errNoHello):

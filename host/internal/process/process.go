@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-dev/berth/host/internal/budget"
 	"github.com/berth-dev/berth/shared/wire"
 )
 
@@ -67,6 +68,9 @@ type Config struct {
 	// SlowStart is after what time a start is logged with what it waits for; zero
 	// is [DefaultSlowStart].
 	SlowStart time.Duration
+	// Limits bound what the process may use of the machine. The zero value is no
+	// bound.
+	Limits budget.Limits
 	// Redact is applied to whatever the plugin writes before it is logged or
 	// put into an error. Nil changes nothing.
 	Redact func(string) string
@@ -104,6 +108,8 @@ type Process struct {
 	reaped bool
 	state  *os.ProcessState
 	reason string // why the host killed it
+	oom    string // why the kernel did, for want of memory
+	bounds string // what bounds it
 	spawn  error  // why there is no process
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
 
+	"github.com/berth-dev/berth/host/internal/budget"
 	"github.com/berth-dev/berth/shared/wire"
 )
 
@@ -28,6 +29,7 @@ import (
 var goPluginEnv = []string{
 	"PLUGIN_CLIENT_CERT", "PLUGIN_MULTIPLEX_GRPC", "PLUGIN_MIN_PORT", "PLUGIN_MAX_PORT",
 	"PLUGIN_PROTOCOL_VERSIONS", plugin.EnvUnixSocketDir, plugin.EnvUnixSocketGroup, wire.LifelineEnv,
+	wire.BudgetEnv,
 }
 
 // procRunner is how go-plugin starts, watches and kills our process. It sees
@@ -145,17 +147,21 @@ func (p *Process) notSpawned(err error) error {
 func (p *Process) own(ctx context.Context, cfg Config, env []string, files *stdio, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	proc, err := spawn(ctx, cfg, append(env, files.env()...), files.child())
+	room := budget.Open(cfg.Limits, cfg.Provider)
+	proc, err := spawn(ctx, cfg, room.Env(append(env, files.env()...)), files.child(), room)
 	files.closeChild()
 	if err != nil {
+		p.vacate(room)
 		files.close()
 		started <- err
 		return
 	}
 	p.mu.Lock()
-	p.proc, p.pid = proc, proc.Pid
+	p.proc, p.pid, p.bounds = proc, proc.Pid, room.String()
 	doomed := p.reason
 	p.mu.Unlock()
+	p.enter(room)
+	p.chores.Go(room.Sweep)
 	if doomed != "" {
 		p.Kill(doomed)
 	}
@@ -164,7 +170,9 @@ func (p *Process) own(ctx context.Context, cfg Config, env []string, files *stdi
 	started <- nil
 
 	p.reap()
+	p.leave(room)
 	close(p.exited)
+	p.vacate(room)
 	files.drain()
 	p.finish()
 	files.close()
@@ -178,7 +186,7 @@ const (
 	busyWait  = 20 * time.Millisecond
 )
 
-func spawn(ctx context.Context, cfg Config, env []string, files []*os.File) (*os.Process, error) {
+func spawn(ctx context.Context, cfg Config, env []string, files []*os.File, room *budget.Room) (*os.Process, error) {
 	if info, err := os.Stat(cfg.Dir); cfg.Dir != "" && (err != nil || !info.IsDir()) {
 		return nil, fmt.Errorf("working directory %s of the plugin is not a folder", cfg.Dir)
 	}
@@ -187,7 +195,7 @@ func spawn(ctx context.Context, cfg Config, env []string, files []*os.File) (*os
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		proc, err := os.StartProcess(cfg.Path, []string{cfg.Path}, attr)
+		proc, err := startIn(room, cfg.Path, attr)
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			return proc, err
 		}

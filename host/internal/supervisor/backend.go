@@ -25,6 +25,8 @@ type backend interface {
 	Finished() <-chan struct{}
 	ExitStatus() string
 	Reason() string
+	OutOfMemory() string
+	Bounds() string
 	Stderr() []string
 	Dropped() uint64
 	Kill(reason string)
@@ -98,6 +100,12 @@ func (l *local) Finished() <-chan struct{} { return l.exited }
 
 // ExitStatus is empty.
 func (l *local) ExitStatus() string { return "" }
+
+// OutOfMemory is empty: there is no process to end.
+func (*local) OutOfMemory() string { return "" }
+
+// Bounds is empty.
+func (*local) Bounds() string { return "" }
 
 // Stderr is this process's own, and not ours to keep.
 func (l *local) Stderr() []string { return nil }

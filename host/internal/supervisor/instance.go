@@ -135,6 +135,8 @@ func (s *Supervisor) reason(b backend, cause error) string {
 	switch code := status.Code(cause); {
 	case exited(b.Exited()) && why != "":
 		return "the host ended the plugin: " + why
+	case exited(b.Exited()) && b.OutOfMemory() != "":
+		return "the kernel ended the plugin: " + b.OutOfMemory()
 	case exited(b.Exited()) && s.stopping.Load():
 		return "the host was shut down during the call"
 	case exited(b.Exited()):

@@ -54,6 +54,7 @@ func (s *Supervisor) joinReload() (at *attempt, mine bool, _ error) {
 			return nil, false, err
 		}
 	}
+	s.endQuarantine("a reload was asked for")
 	if at = s.start; at == nil {
 		at, mine = s.begin(), true
 	}

@@ -142,6 +142,7 @@ func (s *Supervisor) finishStart(at *attempt, p *plugin, err error) (refused *pl
 		s.lastErr = err
 		s.update(func(st *Status) { st.State, st.PID, st.LastError = Failed, 0, err })
 		s.cfg.Events.Add(events.StartFailed, err.Error())
+		s.noteDeath(err)
 	default:
 		s.install(p, old)
 	}
@@ -248,7 +249,7 @@ func (s *Supervisor) open(ctx context.Context, bin catalog.Binary, timeout time.
 	}
 	proc, err := process.Start(ctx, process.Config{
 		Provider: s.cfg.Provider, Path: bin.Path, Dir: s.cfg.Dir, Env: s.cfg.Env,
-		StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact, TracerProvider: s.cfg.TracerProvider,
+		Limits: s.cfg.Limits, StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact, TracerProvider: s.cfg.TracerProvider,
 	})
 	if err != nil {
 		return nil, err // not a nil *Process in an interface

@@ -16,6 +16,7 @@ const (
 	Running      State = "running"      // it answers
 	Unresponsive State = "unresponsive" // it missed its last health check
 	Failed       State = "failed"       // it died, or did not start; the next call starts it
+	Quarantined  State = "quarantined"  // it died too often; no call starts it
 	Closed       State = "closed"       // the host is shut down
 )
 
@@ -46,6 +47,8 @@ type Status struct {
 	Leaving int
 	// SwapError is why the newest binary does not serve; nil if it does.
 	SwapError error
+	// Quarantine is why no call starts the plugin; nil unless that is so.
+	Quarantine *QuarantineError
 	// Configured is what it answered to its configuration last, Sent the names of
 	// the conventional variables that it was given with that.
 	Configured *berthv1.ConfigureResponse

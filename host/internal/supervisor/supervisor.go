@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
+	"github.com/berth-dev/berth/host/internal/budget"
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/host/internal/events"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
@@ -59,6 +60,17 @@ type Config struct {
 	// Events is told of every change of state. Nil is a ring of its own.
 	Events *events.Ring
 
+	// Limits bound what the plugin's own process may use of the machine.
+	Limits budget.Limits
+	// BudgetInterval is between two readings of what it uses. Zero is
+	// [DefaultBudgetInterval].
+	BudgetInterval time.Duration
+	// Restarts is how often the plugin may die within RestartWindow: once more, and
+	// it is in quarantine. Zero is without end. A zero window is
+	// [DefaultRestartWindow].
+	Restarts      int
+	RestartWindow time.Duration
+
 	// LivenessInterval is between two health checks, and how long one may take.
 	// Zero is [DefaultLivenessInterval], a negative one means no checks.
 	LivenessInterval time.Duration
@@ -100,6 +112,8 @@ type Supervisor struct {
 	restarts int
 	lastErr  error
 
+	quarantine quarantine
+
 	cut  chan struct{} // closed when a shutdown does not wait for callers any more
 	gone chan struct{} // closed when Shutdown has ended everything
 }
@@ -120,6 +134,12 @@ func New(cfg Config) *Supervisor {
 	}
 	if cfg.DrainLimit == 0 {
 		cfg.DrainLimit = DefaultDrainLimit
+	}
+	if cfg.BudgetInterval == 0 {
+		cfg.BudgetInterval = DefaultBudgetInterval
+	}
+	if cfg.RestartWindow == 0 {
+		cfg.RestartWindow = DefaultRestartWindow
 	}
 	if cfg.Events == nil {
 		cfg.Events = events.New()
@@ -146,6 +166,7 @@ func (s *Supervisor) Acquire(ctx context.Context) (*Instance, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("provider %s: start: %w", s.cfg.Provider, err)
 		}
+		s.checkQuarantine()
 		inst, at, wait, err := s.join() //nolint:contextcheck // a start is for all callers, not for this one
 		switch {
 		case err != nil:
@@ -185,6 +206,9 @@ func (s *Supervisor) join() (*Instance, *attempt, time.Duration, error) {
 	if s.start != nil {
 		s.start.needed = true
 		return nil, s.start, 0, nil
+	}
+	if s.quarantine.err != nil {
+		return nil, nil, 0, s.quarantine.err
 	}
 	if wait := s.backoff.wait(time.Now()); wait > 0 {
 		return nil, nil, wait, nil

@@ -16,6 +16,9 @@ func (s *Supervisor) watch(p *plugin) {
 	if p.backend.PID() != 0 && s.cfg.LivenessInterval > 0 {
 		s.work.Go(func() { s.checkLiveness(p) })
 	}
+	if p.backend.Bounds() != "" {
+		s.work.Go(func() { s.watchBudget(p) })
+	}
 	if s.cfg.IdleTimeout > 0 && s.replaceable(p) == nil {
 		s.work.Go(func() { s.watchIdle(p) })
 	}
@@ -37,6 +40,8 @@ func (s *Supervisor) noteEnd(p *plugin) {
 	why := "the plugin ended by itself"
 	if reason := p.backend.Reason(); reason != "" {
 		why = "the host ended the plugin: " + reason
+	} else if reason := p.backend.OutOfMemory(); reason != "" {
+		why = "the kernel ended the plugin: " + reason
 	}
 	err := &workspace.PluginError{
 		Provider: s.cfg.Provider, Op: "serve", PID: p.backend.PID(),
@@ -68,6 +73,9 @@ func (s *Supervisor) noteEnd(p *plugin) {
 	if !closed {
 		s.tellEnd(p, err)
 	}
+	if !closed && !p.isLeaving {
+		s.noteDeath(err)
+	}
 	s.mu.Unlock()
 	switch {
 	case closed:
@@ -86,6 +94,8 @@ func (s *Supervisor) tellEnd(p *plugin, err *workspace.PluginError) {
 		kind, text = events.Drained, fmt.Sprintf("pid %d, %s", err.PID, err.ExitStatus)
 	case p.backend.Reason() != "":
 		kind = events.Killed
+	case p.backend.OutOfMemory() != "":
+		kind = events.OutOfMemory
 	}
 	if p.isLeaving && !p.isStopped {
 		text += "; it was leaving"

@@ -24,7 +24,7 @@ type keeperConn struct {
 	done  chan struct{} // the process has ended
 }
 
-func startKeeper() (*keeperConn, error) {
+func startKeeper(groups []string) (*keeperConn, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("starting the commands' keeper: %w", err)
@@ -37,10 +37,13 @@ func startKeeper() (*keeperConn, error) {
 	defer theirs.Close()
 	k := &keeperConn{conn: ours, done: make(chan struct{})}
 	started := make(chan error)
-	go k.run(theirs, null, started)
+	go k.run(theirs, null, groups, started)
 	if err := <-started; err != nil {
 		<-k.done
-		return nil, errors.Join(helperRefusal(errnoOf(err)), ours.close())
+		if !errors.As(err, new(*groupError)) {
+			err = helperRefusal(errnoOf(err))
+		}
+		return nil, errors.Join(err, ours.close())
 	}
 	return k, nil
 }
@@ -49,7 +52,7 @@ func startKeeper() (*keeperConn, error) {
 // thread has and its children inherit, such as its niceness, is reset there, and
 // with it for all that the keeper will start. A thread that was changed ends with
 // this goroutine.
-func (k *keeperConn) run(socket, null *os.File, started chan<- error) {
+func (k *keeperConn) run(socket, null *os.File, groups []string, started chan<- error) {
 	defer close(k.done)
 	runtime.LockOSThread()
 	if changed := resetThread(); !changed {
@@ -57,7 +60,12 @@ func (k *keeperConn) run(socket, null *os.File, started chan<- error) {
 	}
 	var err error
 	k.pid, err = startHelper(keeperRole, socket.Fd(), []uintptr{null.Fd(), null.Fd(), null.Fd()}, oneProcessor)
-	if started <- err; err != nil {
+	if err == nil {
+		if err = enterGroups(k.pid, groups); err != nil {
+			_ = unix.Kill(k.pid, unix.SIGKILL)
+		}
+	}
+	if started <- err; k.pid <= 0 {
 		return
 	}
 	for {

@@ -30,6 +30,7 @@ var mainCalled atomic.Bool
 func Main() {
 	if len(os.Args) != 2 || os.Args[0] != helperName {
 		mainCalled.Store(true)
+		supervisors.groups = commandGroups()
 		return
 	}
 	unix.CloseOnExec(socketFD)

@@ -24,6 +24,8 @@ const (
 // pool holds the supervisors of this process. It is empty and nothing runs
 // while no workspace is open.
 type pool struct {
+	groups []string // where keepers, and so commands, are put; set by Main
+
 	mu      sync.Mutex
 	users   int // open workspaces, and commands that are not closed
 	all     map[*helper]struct{}
@@ -166,7 +168,7 @@ func (p *pool) theKeeper() (*keeperConn, error) {
 	if p.keeper != nil && !p.keeper.gone() {
 		return p.keeper, nil
 	}
-	k, err := startKeeper()
+	k, err := startKeeper(p.groups)
 	if err == nil {
 		p.keeper = k
 	}
