@@ -35,7 +35,7 @@ func (p *process) request(stdin []byte, whole bool, arrived []string) run {
 	f := p.session.facts()
 	var script strings.Builder
 	f.how(&script)
-	script.WriteString("_b_d=" + quote(p.folder) + " _b_run=" + p.name + " _b_old='" + strings.Join(arrived, " ") + "'")
+	script.WriteString("_b_d=" + quote(p.where()) + " _b_run=" + p.name + " _b_old='" + strings.Join(arrived, " ") + "'")
 	if p.stdin != nil {
 		script.WriteString(" _b_in=1\n")
 	} else {

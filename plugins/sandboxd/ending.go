@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,9 @@ func (p *process) conclude(held *access, ran *runAnswer, err error) (int, error)
 	case end.known():
 		p.session.arrived(p.name)
 		return p.outcome(end)
+	}
+	if _, ok := end.says("room"); ok {
+		return 0, fmt.Errorf("it was not started: %s in the session's container has no room for its output: %w", path.Dir(p.where()), syscall.ENOSPC)
 	}
 	if _, ok := end.says("folder"); ok {
 		if p.wasStopped() {
@@ -89,7 +93,11 @@ func (p *process) outcome(e ending) (int, error) {
 		return 0, fmt.Errorf("%w (%w)", errScript, err)
 	}
 	if _, ok := e.says("lost"); ok {
-		return 0, fmt.Errorf("keeping the command's output in the container, which ended with exit code %d: %s", code, short(e.stderr))
+		const doing = "keeping the command's output in the container, which ended with exit code"
+		if e.stderr == "" { // not even the reason could be kept
+			return 0, fmt.Errorf("%s %d: %w", doing, code, syscall.ENOSPC)
+		}
+		return 0, fmt.Errorf("%s %d: %s", doing, code, short(e.stderr))
 	}
 	if p.wasEarly() {
 		p.finish() // the stop found nothing, and left its word
@@ -134,7 +142,7 @@ func dirError(text string) error {
 // folder. What it cannot do, the container's own watch does ten seconds later.
 func (p *process) finish() ending {
 	ctx := context.WithoutCancel(p.ctx)
-	args := append([]string{"finish", p.folder, p.name}, p.positions()...)
+	args := append([]string{"finish", p.where(), p.name}, p.positions()...)
 	end, err := p.ask(ctx, finishTimeout, p.session.facts().control(args...), tries)
 	if err == nil {
 		err = p.take(end.told)

@@ -1,10 +1,20 @@
 # Tells what a session's container has.
-for _b_f in "${TMPDIR:-/tmp}" /tmp /dev/shm /var/tmp; do
-	if [ -d "$_b_f" ] && [ -w "$_b_f" ]; then
-		echo "tmp $_b_f"
+# Where commands keep their output: rather not where they keep their own files, which
+# may fill it.
+_b_m=
+for _b_f in /dev/shm "${TMPDIR:-/tmp}" /tmp /var/tmp; do
+	[ -d "$_b_f" ] && [ -w "$_b_f" ] || continue
+	[ -n "$_b_m" ] || _b_m=$_b_f
+	# One that is full takes names, and nothing in them.
+	_b_c=
+	if dd if=/dev/zero bs=65536 count=4 2>/dev/null >"$_b_f/.berth-room-$$"; then _b_c=1; fi
+	rm -f "$_b_f/.berth-room-$$"
+	if [ -n "$_b_c" ]; then
+		_b_m=$_b_f
 		break
 	fi
 done
+[ -z "$_b_m" ] || echo "tmp $_b_m"
 for _b_f in dd mkfifo mkdir mv rm cat tail tr grep wc sleep; do
 	command -v "$_b_f" >/dev/null 2>&1 || echo "lacks $_b_f"
 done

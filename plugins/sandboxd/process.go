@@ -41,9 +41,9 @@ type process struct {
 	session *session
 	cmd     sdk.Command
 	name    string // by which its processes and its folder are found
-	folder  string // where its streams are, in the container
 
 	mu     sync.Mutex
+	folder string // where its streams are, in the container; see where
 	change sync.Cond
 	out    *stream
 	errs   *stream
@@ -65,7 +65,7 @@ type process struct {
 
 func newProcess(s *session, cmd sdk.Command) *process {
 	name := newID()
-	p := &process{session: s, cmd: cmd, name: name, folder: strings.TrimSuffix(s.facts().tmp, "/") + "/.berth-run-" + name, done: make(chan struct{})}
+	p := &process{session: s, cmd: cmd, name: name, folder: folder(s.facts().tmp, name), done: make(chan struct{})}
 	p.change.L = &p.mu
 	mark := "\x1e\nberth-end-" + name // a line of its own, for a grep that stops at NUL
 	p.out, p.errs = newStream("o", mark, &p.change), newStream("e", mark, &p.change)
@@ -74,6 +74,16 @@ func newProcess(s *session, cmd sdk.Command) *process {
 	}
 	p.ctx, p.end = context.WithCancel(s.alive)
 	return p
+}
+
+// folder is where a command's streams are.
+func folder(tmp, name string) string { return strings.TrimSuffix(tmp, "/") + "/.berth-run-" + name }
+
+// where is its folder.
+func (p *process) where() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.folder
 }
 
 // Stdin is nil unless asked for.
@@ -110,15 +120,31 @@ func (p *process) run() {
 	if p.stdin != nil && p.leavesRoom() {
 		first, whole = p.stdin.first(p.ctx)
 	}
+	held, ran, err := p.send(first, whole)
+	if err == nil && (p.stdin == nil || whole) && p.refused(ran) && p.moves(held) {
+		held, ran, err = p.send(first, whole) // the first one has not begun
+	}
+	code, err := p.conclude(held, ran, err)
+	p.mu.Lock()
+	p.code, p.err = code, err
+	p.out.end()
+	p.errs.end()
+	p.mu.Unlock()
+	if p.stdin != nil {
+		p.stdin.shut()
+	}
+	close(p.done)
+}
+
+// send makes the request for the command, and looks after it until that is answered.
+func (p *process) send(first []byte, whole bool) (held *access, ran *runAnswer, err error) {
 	over, end := context.WithCancel(p.ctx)
 	var helpers sync.WaitGroup
-	var ran *runAnswer
-	var held *access
 	helpers.Go(func() { p.follow(over) })
 	if p.stdin != nil && !whole {
 		helpers.Go(func() { p.feed(over) })
 	}
-	err := p.session.call(p.ctx, func(a *access) (err error) {
+	err = p.session.call(p.ctx, func(a *access) (err error) {
 		held = a
 		earlier := p.session.kept.take()
 		r := p.request(first, whole, earlier)
@@ -132,16 +158,7 @@ func (p *process) run() {
 	})
 	end()
 	helpers.Wait()
-	code, err := p.conclude(held, ran, err)
-	p.mu.Lock()
-	p.code, p.err = code, err
-	p.out.end()
-	p.errs.end()
-	p.mu.Unlock()
-	if p.stdin != nil {
-		p.stdin.shut()
-	}
-	close(p.done)
+	return held, ran, err
 }
 
 // take hands the output of an answer on.
@@ -202,13 +219,13 @@ func (p *process) positions() []string {
 func (p *process) follow(ctx context.Context) {
 	for pause := firstLook; sleep(ctx, pause) == nil; {
 		if p.unread() {
-			t, err := p.control(ctx, p.session.client.timeout, p.session.facts().control("lease", p.folder))
+			t, err := p.control(ctx, p.session.client.timeout, p.session.facts().control("lease", p.where()))
 			p.note(ctx, "renewing a command's lease", err)
 			p.heard(t)
 			pause = p.untilRead(ctx, leasePause)
 			continue
 		}
-		args := append([]string{"exchange", p.folder}, p.positions()...)
+		args := append([]string{"exchange", p.where()}, p.positions()...)
 		t, err := p.control(ctx, lookTime+p.session.client.timeout, p.session.facts().control(append(args, strconv.Itoa(lookRounds))...))
 		if err == nil {
 			err = p.take(t)
@@ -279,7 +296,7 @@ func (p *process) Signal(ctx context.Context, sig workspace.Signal) error {
 		return os.ErrProcessDone
 	default:
 	}
-	t, err := p.ask(ctx, p.session.client.timeout, p.session.facts().control("signal", p.folder, string(sig)), 1)
+	t, err := p.ask(ctx, p.session.client.timeout, p.session.facts().control("signal", p.where(), string(sig)), 1)
 	switch {
 	case err != nil:
 		return err
@@ -306,7 +323,7 @@ func (p *process) Stop(grace time.Duration) (survivors string) {
 	p.change.Broadcast()
 	p.mu.Unlock()
 	hundredths := strconv.Itoa(int(max(grace-stopWay, 0) / (10 * time.Millisecond)))
-	t, err := p.control(context.WithoutCancel(p.ctx), grace+stopAnswer, p.session.facts().control("stop", p.folder, p.name, hundredths))
+	t, err := p.control(context.WithoutCancel(p.ctx), grace+stopAnswer, p.session.facts().control("stop", p.where(), p.name, hundredths))
 	if err != nil {
 		select {
 		case <-p.done: // it came to its end meanwhile, or its session did

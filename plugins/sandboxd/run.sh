@@ -90,6 +90,13 @@ if ! mkdir -m 700 "$_b_d"; then
 	echo =not
 	exit 0
 fi
+# A file system that is full takes names, and nothing in them. A little of this is kept
+# for the exit code of a command that fills it.
+if ! dd if=/dev/zero bs=65536 count=4 2>/dev/null >"$_b_d/room"; then
+	echo '!room'
+	_b_refuse
+fi
+printf '%4096s' x >"$_b_d/room"
 if [ -n "$_b_in" ]; then
 	mkfifo "$_b_d/o" "$_b_d/e" "$_b_d/i" || _b_refuse
 	if [ -n "${_BERTH_I0+x}" ]; then
@@ -119,6 +126,7 @@ if [ -n "$_b_in" ]; then _b_src=$_b_d/i; else _b_src=/dev/null; fi
 	_b_env "$@"
 ) >"$_b_d/o" 2>"$_b_d/e" <"$_b_src"
 _b_s=$?
+: >"$_b_d/room"
 echo "$_b_s" >"$_b_d/exit"
 _b_i=0
 until _b_whole o && _b_whole e; do

@@ -259,7 +259,7 @@ func (s *session) probe(ctx context.Context, held *access) (facts, error) {
 	case len(lacks) > 0:
 		return f, fmt.Errorf("the session's image lacks %s: %w", strings.Join(lacks, ", "), errors.ErrUnsupported)
 	case f.tmp == "":
-		return f, fmt.Errorf("the session's container has no /tmp that can be written, where commands keep their output: %w", errors.ErrUnsupported)
+		return f, fmt.Errorf("the session's container has no /tmp, /dev/shm or /var/tmp that can be written, where commands keep their output: %w", errors.ErrUnsupported)
 	}
 	return f, nil
 }

@@ -131,7 +131,7 @@ func (p *process) feed(ctx context.Context) {
 		if last {
 			end = "1"
 		}
-		r := p.session.facts().control("input", p.folder, strconv.Itoa(segment), end)
+		r := p.session.facts().control("input", p.where(), strconv.Itoa(segment), end)
 		if len(data) > 0 {
 			p.session.facts().pieces(r.env, data)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func TestNothingIsLeftInTheContainer(t *testing.T) {
 			}
 			// This command's own folder is there, and the shells that it runs behind.
 			eventually(t, "nothing is left", func() bool {
-				out := script(t, ws, `ls -a /tmp | grep -c berth-
+				out := script(t, ws, `ls -a /tmp /dev/shm | grep -c berth-
 for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep -cE '^(sleep (3|1000)|yes|cat|head) ' || :`)
 				return out == "1\n0\n"
 			})
@@ -146,6 +147,60 @@ func TestSecretsAreNotTold(t *testing.T) {
 	}
 	if told["the log"] == "" {
 		t.Error("nothing was logged, so nothing was checked")
+	}
+}
+
+// TestNoRoom: commands go on where something has filled what is small; with no room
+// anywhere they are not started, and the files that fill it can be removed.
+func TestNoRoom(t *testing.T) {
+	b := newBed(t, sandboxdtest.Settings{"tmpfs_size": "8m"}, nil)
+	for _, runtime := range []string{"debian", "busybox"} {
+		ws, ref := b.open(t, workspace.WithConfig(map[string]any{"runtime": runtime}))
+		for _, full := range []string{"/tmp", "/dev/shm"} {
+			res, err := ws.Run(t.Context(), workspace.Command{Script: "head -c 100000000 /dev/zero 2>/dev/null >" + full + "/full"})
+			if err != nil || res.ExitCode == 0 {
+				t.Errorf("%s: filling %s: %+v, %v", runtime, full, res, err)
+			}
+			if runtime == "busybox" { // where there is no third place
+				break
+			}
+		}
+		if out := script(t, ws, "echo once >>ran; head -c 1000000 /dev/zero | tr '\\0' x"); len(out) != 1_000_000 {
+			t.Errorf("%s: with no room: %d bytes", runtime, len(out))
+		}
+		res, err := ws.Run(t.Context(), workspace.Command{Args: []string{"cat"}, Stdin: strings.NewReader("read")})
+		if err != nil || string(res.Stdout) != "read" {
+			t.Errorf("%s: with no room: %+v, %v", runtime, res, err)
+		}
+		if ran := script(t, ws, "cat ran"); ran != "once\n" {
+			t.Errorf("%s: it ran %q", runtime, ran)
+		}
+		again, err := b.newHost(t, nil).Attach(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := script(t, again, "echo attached"); out != "attached\n" {
+			t.Errorf("%s: attached to a session with no room: %q", runtime, out)
+		}
+		if runtime != "busybox" {
+			continue
+		}
+		script(t, ws, "rm -rf /var/tmp")
+		err = nil
+		for range 3 { // the start of each removes results that have arrived, and so makes room
+			if err == nil {
+				_, err = ws.Run(t.Context(), workspace.Command{Script: "head -c 100000000 /dev/zero 2>/dev/null >>/dev/shm/full"})
+			}
+		}
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it was not started") {
+			t.Errorf("with no room anywhere: %v", err)
+		}
+		if err := ws.Remove(t.Context(), "/tmp/full"); err != nil {
+			t.Fatal(err)
+		}
+		if out := script(t, ws, "echo room"); out != "room\n" {
+			t.Errorf("when there is room again: %q", out)
+		}
 	}
 }
 

@@ -197,8 +197,8 @@ func TestKilledPlugin(t *testing.T) {
 		t.Errorf("a command whose plugin was killed: %v, %v", res, err)
 	}
 	b.stops(t, ref)
-	if out := script(t, ws, "ls -a /tmp"); strings.Contains(out, ".berth-run-") && strings.Count(out, ".berth-run-") > 1 {
-		t.Errorf("left in /tmp: %s", out)
+	if out := script(t, ws, "ls -a /tmp /dev/shm"); strings.Contains(out, ".berth-run-") && strings.Count(out, ".berth-run-") > 1 {
+		t.Errorf("left: %s", out)
 	}
 }
 

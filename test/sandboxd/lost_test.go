@@ -133,7 +133,7 @@ func TestLostAnswersAboutFiles(t *testing.T) {
 func (b *bed) nothingIsKept(t testing.TB, runtime string) {
 	t.Helper()
 	eventually(t, "nothing is kept", func() bool {
-		all := b.service.Exec(t, runtime, "ls -a /tmp")
+		all := b.service.Exec(t, runtime, "ls -a /tmp /dev/shm")
 		if len(all) == 0 {
 			t.Fatalf("no container of the runtime %s", runtime)
 		}
