@@ -14,7 +14,7 @@ const (
 	// moveAgain is after what time a run that had to go back tries once more: often
 	// enough to be done before the old plugin's time is over, seldom enough for one
 	// that never can.
-	moveAgain = 15 * time.Second
+	moveAgain = 5 * time.Second
 )
 
 // errMoving ends a stream that is left for another plugin.
