@@ -154,6 +154,13 @@ func (s *storm) caller(ctx context.Context, t *testing.T, ws workspace.Workspace
 	}
 }
 
+// A plugin that keeps dying is started after 3 s at last. From then on it is given a
+// life that is worth the wait, or no run could be found within its 10 s.
+const (
+	rapidKills = 12
+	calmLife   = 5 * time.Second
+)
+
 // chaos has 50 callers in 5 workspaces, while kill kills.
 func chaos(t *testing.T, runsMayBreak bool, kills ...string) {
 	t.Parallel()
@@ -178,6 +185,7 @@ func chaos(t *testing.T, runsMayBreak bool, kills ...string) {
 	}
 	pause := time.NewTicker(700 * time.Millisecond)
 	defer pause.Stop()
+	lastPlugin := time.Now()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -186,7 +194,11 @@ func chaos(t *testing.T, runsMayBreak bool, kills ...string) {
 		}
 		word := kills[rand.IntN(len(kills))]
 		if word == "plugin" {
+			if killed[word] >= rapidKills && time.Since(lastPlugin) < calmLife {
+				continue
+			}
 			kill(t, b.host)
+			lastPlugin = time.Now()
 			killed[word]++
 		} else if b.killIn(ctx, refs[rand.IntN(len(refs))].ID, word) {
 			killed[word]++
