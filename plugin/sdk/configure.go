@@ -22,6 +22,7 @@ func (s *server) Describe(context.Context, *berthv1.DescribeRequest) (*berthv1.D
 		Features:     wire.FromFeatures(s.typeFeatures()),
 		ConfigSchema: schema.text,
 		Environment:  s.def.environment,
+		Companions:   s.def.companions,
 	}, nil
 }
 

@@ -40,6 +40,10 @@ type Plugin[C any] struct {
 	// Environment lists the variables that the plugin reads by convention:
 	// exact names, or a prefix with one trailing *.
 	Environment []string
+	// Companions are the files that the plugin looks for beside its own binary:
+	// plain names. A plugin that an operator has pinned runs from a folder that
+	// holds just these of all that lay beside it.
+	Companions []string
 	// DurableRuns has commands outlive the streams that carry them, for as long
 	// as this process lives: [workspace.FeatureAttachRun] is announced of every
 	// workspace that runs commands (contract B3). It is for a process that

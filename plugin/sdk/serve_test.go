@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -81,6 +82,7 @@ func servePluginForTest() {
 	kind := os.Getenv(pluginTestEnv)
 	Serve(Plugin[testConfig]{
 		Name: "fake", Version: "1.2.3", Workspace: probe{}, Environment: []string{"FAKE_*", "EXACT"},
+		Companions: []string{"fake-helper"},
 		New: func(_ context.Context, _ testConfig, env Env) (Provider, error) {
 			provider := providing(probe{newMemory(), env.Logger})
 			marker := os.Getenv(markerEnv)
@@ -443,7 +445,7 @@ func TestServeSpeaksMutualTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, err := raw.(berthv1.ProviderClient).Describe(t.Context(), &berthv1.DescribeRequest{})
-	if err != nil || answer.GetName() != "fake" || answer.GetVersion() != "1.2.3" {
+	if err != nil || answer.GetName() != "fake" || answer.GetVersion() != "1.2.3" || !slices.Equal(answer.GetCompanions(), []string{"fake-helper"}) {
 		t.Errorf("describe: %v, %v", answer, err)
 	}
 }

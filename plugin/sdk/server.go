@@ -48,6 +48,7 @@ type definition struct {
 	name, version string
 	workspace     Workspace
 	environment   []string
+	companions    []string
 	durableRuns   bool
 	schema        func() (*configSchema, error)
 	// newProvider decodes the configuration strictly and calls New.
@@ -65,6 +66,7 @@ func (p Plugin[C]) definition() definition {
 		version:     p.Version,
 		workspace:   p.Workspace,
 		environment: p.Environment,
+		companions:  p.Companions,
 		durableRuns: p.DurableRuns,
 		schema: sync.OnceValues(func() (*configSchema, error) {
 			return reflectSchema(reflect.TypeFor[C]())

@@ -28,6 +28,7 @@ func Plugin(version string) sdk.Plugin[Config] {
 			"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG",
 			"DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "SSH_AUTH_SOCK",
 		},
+		Companions: []string{guestName + "-linux-amd64", guestName + "-linux-arm64"},
 	}
 }
 

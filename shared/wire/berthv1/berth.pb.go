@@ -111,7 +111,10 @@ type DescribeResponse struct {
 	ConfigSchema []byte `protobuf:"bytes,4,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
 	// Environment variables that the plugin reads by convention: exact names, or
 	// a prefix with one trailing *.
-	Environment   []string `protobuf:"bytes,5,rep,name=environment,proto3" json:"environment,omitempty"`
+	Environment []string `protobuf:"bytes,5,rep,name=environment,proto3" json:"environment,omitempty"`
+	// The files that the plugin looks for beside its own binary: plain names. One
+	// that is pinned runs from a folder that holds just these.
+	Companions    []string `protobuf:"bytes,6,rep,name=companions,proto3" json:"companions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +180,13 @@ func (x *DescribeResponse) GetConfigSchema() []byte {
 func (x *DescribeResponse) GetEnvironment() []string {
 	if x != nil {
 		return x.Environment
+	}
+	return nil
+}
+
+func (x *DescribeResponse) GetCompanions() []string {
+	if x != nil {
+		return x.Companions
 	}
 	return nil
 }
@@ -4784,13 +4794,16 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\n" +
 	"\x13berthv1/berth.proto\x12\bberth.v1\"4\n" +
 	"\x0fDescribeRequest\x12!\n" +
-	"\fhost_version\x18\x01 \x01(\tR\vhostVersion\"\xa3\x01\n" +
+	"\fhost_version\x18\x01 \x01(\tR\vhostVersion\"\xc3\x01\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bfeatures\x18\x03 \x03(\tR\bfeatures\x12#\n" +
 	"\rconfig_schema\x18\x04 \x01(\fR\fconfigSchema\x12 \n" +
-	"\venvironment\x18\x05 \x03(\tR\venvironment\"\xb2\x01\n" +
+	"\venvironment\x18\x05 \x03(\tR\venvironment\x12\x1e\n" +
+	"\n" +
+	"companions\x18\x06 \x03(\tR\n" +
+	"companions\"\xb2\x01\n" +
 	"\x10ConfigureRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\x122\n" +
