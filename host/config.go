@@ -200,8 +200,13 @@ func (d *decoder) provider(path string, node ast.Node) (Provider, error) {
 		case "idle_timeout":
 			p.IdleTimeout, err = d.duration(path, value)
 			return err
+		case "budget":
+			if p.Budget, err = d.budget(path, value); err == nil {
+				err = p.checkBudget(path)
+			}
+			return err
 		default:
-			return d.unknown(path, key, "plugin", "config", "inherit_env", "conventional_env", "start_timeout", "drain_limit", "idle_timeout")
+			return d.unknown(path, key, "plugin", "config", "inherit_env", "conventional_env", "start_timeout", "drain_limit", "idle_timeout", "budget")
 		}
 		return nil
 	})

@@ -107,6 +107,8 @@ type Provider struct {
 	// IdleTimeout is after what time without calls the plugin is stopped; the next
 	// call starts it. Zero is never.
 	IdleTimeout time.Duration
+	// Budget bounds the plugin's own process, and how often it may die.
+	Budget Budget
 	// InProcess serves the provider in this process, for tests.
 	InProcess Registrar
 

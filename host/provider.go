@@ -62,6 +62,9 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 	if config.IdleTimeout < 0 {
 		return nil, config.fault("providers."+name+".idle_timeout", "must not be negative")
 	}
+	if err := config.checkBudget("providers." + name + ".budget"); err != nil {
+		return nil, err
+	}
 	env, err := execEnvironment(config.InheritEnv)
 	if err != nil {
 		return nil, config.fault("providers."+name+".inherit_env", err.Error())
@@ -82,6 +85,10 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 		Started:        p.started,
 
 		Events: p.events,
+
+		Limits:        config.Budget.limits(),
+		Restarts:      config.Budget.restarts(),
+		RestartWindow: config.Budget.RestartWindow,
 
 		LivenessInterval: h.deadlines.Liveness,
 		DrainLimit:       config.DrainLimit,

@@ -41,6 +41,9 @@ type ProviderStatus struct {
 	SwapError string `json:"swap_error,omitempty"`
 	// LastError is what last went wrong with the process or its start.
 	LastError string `json:"last_error,omitempty"`
+	// Quarantine is why no call starts it, since when, and what does: it died too
+	// often. Empty otherwise.
+	Quarantine string `json:"quarantine,omitempty"`
 	// Features are what workspaces of it may have, and what it has itself.
 	Features []workspace.Feature `json:"features,omitempty"`
 	// Ephemeral says that its workspaces die with its process.
@@ -99,6 +102,9 @@ func (p *provider) status() ProviderStatus {
 	}
 	if st.LastError != nil {
 		out.LastError = st.LastError.Error()
+	}
+	if st.Quarantine != nil {
+		out.Quarantine = st.Quarantine.Reason
 	}
 	if st.SwapError != nil {
 		out.SwapError = st.SwapError.Error()
