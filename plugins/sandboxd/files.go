@@ -96,6 +96,15 @@ func (s *session) change(ctx context.Context, op, name string, data []byte) erro
 	return err
 }
 
+// put writes a part of a large file, which commands put together.
+func (s *session) put(ctx context.Context, name string, data []byte) error {
+	err := s.change(ctx, "write", name, data)
+	if errors.Is(err, errNotNative) {
+		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
+	return err
+}
+
 func offersReads(p policy) bool    { return p.NativeFiles }
 func offersWrites(p policy) bool   { return p.NativeWrites }
 func offersRealpath(p policy) bool { return p.NativeFiles && p.NativeRealpath }

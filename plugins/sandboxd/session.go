@@ -73,7 +73,10 @@ func newSession(ctx context.Context, p *provider, id string, opened createAnswer
 	}
 	s.files = held.facts.incarnation()
 	s.access.Store(held)
-	s.FS, err = shellfs.NewPaged(ctx, shellfs.PagedConfig{Exec: s.exec, WorkingDir: held.facts.dir, MaxOutputBytes: maxRunOutput - len(head)})
+	s.FS, err = shellfs.NewPaged(ctx, shellfs.PagedConfig{
+		Exec: s.exec, WorkingDir: held.facts.dir, MaxOutputBytes: maxRunOutput - len(head),
+		Put: s.put, PutBytes: int(min(held.policy.MaxReadBytes, nativeMost)),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,11 @@ op_readdir() {
 	done
 }
 
-op_mkdir() { mkdir -p "$1" || exit 1; }
+op_mkdir() {
+	# GNU's makes what no other call reaches.
+	[ ${#1} -lt 4096 ] || lostthrough "$1"
+	mkdir -p "$1" || exit 1
+}
 
 # op_remove removes $1, which was given with a slash at its end if $2. The working
 # directory is $3.

@@ -30,6 +30,12 @@ type PagedConfig struct {
 	// MaxArgBytes is how long an argv may be in all. Zero is 1 MiB, which Linux takes
 	// unless its limit on a stack was lowered.
 	MaxArgBytes int
+	// Put, if it is not nil, writes a new file of at most PutBytes in the working
+	// directory by a faster way than arguments: large files are gathered from such ones,
+	// which are hidden and removed at once. Where it cannot, it is
+	// [errors.ErrUnsupported], and the file is gathered from arguments.
+	Put      func(ctx context.Context, path string, data []byte) error
+	PutBytes int
 	// MaxOutputBytes is how much a command may say. Zero is
 	// [workspace.DefaultOutputLimit].
 	MaxOutputBytes int
@@ -41,7 +47,7 @@ type PagedConfig struct {
 // write that is given up is removed; one whose caller is killed in its middle leaves
 // a hidden file, .berth-*.tmp, beside the one that it was to be.
 func NewPaged(ctx context.Context, config PagedConfig) (*FS, error) {
-	r := &pagedRunner{exec: config.Exec, maxArg: config.MaxArgBytes, maxOutput: config.MaxOutputBytes}
+	r := &pagedRunner{exec: config.Exec, put: config.Put, maxPut: config.PutBytes, dir: config.WorkingDir, maxArg: config.MaxArgBytes, maxOutput: config.MaxOutputBytes}
 	if r.maxArg == 0 {
 		r.maxArg = 1 << 20
 	}
@@ -66,6 +72,9 @@ const (
 // pagedRunner makes a [Runner] of a way to run commands to their ends.
 type pagedRunner struct {
 	exec              func(ctx context.Context, argv []string) (stdout []byte, status int, stderr []byte, err error)
+	put               func(ctx context.Context, path string, data []byte) error
+	dir               string // where it puts
+	maxPut            int
 	maxArg, maxOutput int
 	octal             atomic.Bool // the workspace has no base64
 }

@@ -39,12 +39,14 @@ paged() {
 	exit "$status"
 }
 
-# content writes a page, of which the first argument says how it is encoded.
+# content writes a page, of which the first argument says how it is encoded, or f that it
+# is in a file, which is not needed any more.
 content() {
 	c=$1
 	shift
 	case $c in
 	b) printf %s "$@" | base64 -d ;;
+	f) cat "$1" && rm -f "$1" ;;
 	*) printf %b "$@" ;;
 	esac
 }

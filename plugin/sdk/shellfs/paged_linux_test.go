@@ -198,6 +198,79 @@ func read(t testing.TB, files *shellfs.FS, path string, o workspace.ReadOptions)
 	return data
 }
 
+// TestPaged_LargeFilesAreGathered: where there is a faster way, a large file takes it, and
+// leaves nothing of it behind, nor where it does not work.
+func TestPaged_LargeFilesAreGathered(t *testing.T) {
+	const least, put, pages = 256 << 10, 1 << 20, 4
+	errPut := errors.New("a fault of it")
+	for name, shell := range shells(t) {
+		for how, test := range map[string]struct {
+			fails     func(n int) error
+			put, most int // how many files, and calls
+			want      error
+		}{
+			"all of it":    {func(int) error { return nil }, pages, pages + 1, nil},
+			"nothing":      {func(int) error { return errors.ErrUnsupported }, 0, 100, nil},
+			"the first":    {func(n int) error { return []error{nil, errors.ErrUnsupported}[min(n, 1)] }, 1, 100, nil},
+			"with a fault": {func(n int) error { return []error{nil, errPut}[min(n, 1)] }, 2, 100, errPut},
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				dir := t.TempDir()
+				s := &service{local: shell, limit: least}
+				puts := 0
+				files, err := shellfs.NewPaged(t.Context(), shellfs.PagedConfig{
+					Exec: s.exec, WorkingDir: dir, MaxArgBytes: least, MaxOutputBytes: least, PutBytes: put,
+					Put: func(_ context.Context, path string, data []byte) error {
+						err := test.fails(puts)
+						if errors.Is(err, errors.ErrUnsupported) {
+							return err
+						}
+						puts++
+						return errors.Join(err, os.WriteFile(path, data, 0o600)) // a fault may come after it
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.calls.Store(0)
+				want := make([]byte, put*(pages-1)+put/2)
+				_, _ = rand.Read(want)
+				w, err := files.Create(t.Context(), "sub/f", workspace.WriteOptions{Mode: 0o640})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = w.Write(want)
+				if err == nil {
+					err = w.Close()
+				} else if aborted := w.Abort(); aborted != nil {
+					t.Error(aborted)
+				}
+				if !errors.Is(err, test.want) {
+					t.Errorf("error %v, want %v", err, test.want)
+				}
+				got, err := os.ReadFile(filepath.Join(dir, "sub/f"))
+				if test.want == nil && (err != nil || !bytes.Equal(got, want)) || test.want != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("it holds %d bytes, %v", len(got), err)
+				}
+				if calls := int(s.calls.Load()); puts != test.put || calls > test.most {
+					t.Errorf("%d files were put, and %d calls made", puts, calls)
+				}
+				for _, at := range []string{".", "sub"} {
+					entries, err := os.ReadDir(filepath.Join(dir, at))
+					if err != nil && !errors.Is(err, fs.ErrNotExist) {
+						t.Fatal(err)
+					}
+					for _, e := range entries {
+						if e.Name() != "sub" && e.Name() != "f" {
+							t.Errorf("%s is left", filepath.Join(at, e.Name()))
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestPaged_RoundTrips(t *testing.T) {
 	s := &service{local: shells(t)["system"], limit: workspace.DefaultOutputLimit}
 	files, err := shellfs.NewPaged(t.Context(), shellfs.PagedConfig{Exec: s.exec, WorkingDir: t.TempDir()})

@@ -20,6 +20,7 @@ type pagedWrite struct {
 	page   []byte
 	staged string // the file that gathers them, once there is one
 	size   int64  // of it
+	noPut  bool   // its parts travel as arguments
 	begun  bool   // there may be a file of ours
 	over   bool
 }
@@ -42,14 +43,26 @@ func (w *pagedWrite) Write(p []byte) (int, error) {
 	}
 	w.frame -= len(p)
 	w.page = append(w.page, p...)
-	most := w.runner.inputPage()
-	for len(w.page) > most {
+	for most := w.most(); len(w.page) > most; most = w.most() {
 		if err := w.send(w.page[:most]); err != nil {
 			return 0, err
 		}
 		w.page = append(w.page[:0], w.page[most:]...)
 	}
 	return len(p), nil
+}
+
+// most is how long a page is.
+func (w *pagedWrite) most() int {
+	if w.puts() {
+		return w.runner.maxPut
+	}
+	return w.runner.inputPage()
+}
+
+// puts reports whether pages that are too long for arguments travel as files.
+func (w *pagedWrite) puts() bool {
+	return !w.noPut && w.runner.put != nil && w.runner.maxPut > w.runner.inputPage()
 }
 
 // head reads what comes before a frame's content, or in the place of a last frame.
@@ -72,23 +85,59 @@ func (w *pagedWrite) head(p []byte) error {
 
 // send adds a page to the file that gathers them.
 func (w *pagedWrite) send(page []byte) error {
-	before, after := strconv.FormatInt(w.size, 10), strconv.FormatInt(w.size+int64(len(page)), 10)
+	if w.puts() && len(page) > w.runner.inputPage() {
+		err := w.put(page)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		w.noPut = true
+	}
+	for len(page) > 0 {
+		n := min(len(page), w.runner.inputPage())
+		if err := w.add(n, w.runner.pages(page[:n])); err != nil {
+			return err
+		}
+		page = page[n:]
+	}
+	return nil
+}
+
+// put sends a page as a file of its own.
+func (w *pagedWrite) put(page []byte) error {
+	part := strings.TrimSuffix(w.runner.dir, "/") + "/" + stageName()
+	err := w.runner.put(w.ctx, part, page)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if err == nil {
+		err = w.add(len(page), []string{"f", part})
+	}
+	if err != nil {
+		w.over = true
+		w.drop("op_drop", part)
+	}
+	return err
+}
+
+// add adds what the arguments of a page hold.
+func (w *pagedWrite) add(length int, content []string) error {
+	before, after := strconv.FormatInt(w.size, 10), strconv.FormatInt(w.size+int64(length), 10)
 	if w.staged == "" {
-		out, err := w.run(w.with("op_begin", append([]string{after}, w.runner.pages(page)...)...))
+		out, err := w.run(w.with("op_begin", append([]string{after}, content...)...))
 		if err != nil {
 			return err
 		}
 		w.staged = string(out)
-	} else if _, err := w.run(append([]string{"op_more", w.staged, before, after}, w.runner.pages(page)...)); err != nil {
+	} else if _, err := w.run(append([]string{"op_more", w.staged, before, after}, content...)); err != nil {
 		return err
 	}
-	w.size += int64(len(page))
+	w.size += int64(length)
 	return nil
 }
 
 // publish ends the write. A file of one page is one command.
 func (w *pagedWrite) publish() error {
-	if w.staged == "" {
+	if w.staged == "" && len(w.page) <= w.runner.inputPage() {
 		_, err := w.run(w.with("op_put", append([]string{strconv.Itoa(len(w.page))}, w.runner.pages(w.page)...)...))
 		return err
 	}
