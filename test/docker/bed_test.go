@@ -74,8 +74,11 @@ func (b *bed) newHost(t testing.TB, changed map[string]any) *host.Host {
 	conventional := b.plugins == bin
 	h, err := host.New(host.Config{
 		PluginDirs: []string{b.plugins},
-		Providers:  map[string]host.Provider{b.provider: {Plugin: "docker", Config: config, ConventionalEnv: &conventional}},
-		Logger:     logger(t),
+		Providers: map[string]host.Provider{b.provider: {
+			Plugin: "docker", Config: config, ConventionalEnv: &conventional,
+			Budget: host.Budget{Restarts: host.UnlimitedRestarts}, // tests kill it as often as they like
+		}},
+		Logger: logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)

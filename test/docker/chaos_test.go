@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/shared/workspace"
+	"github.com/berth-dev/berth/test/internal/model"
 )
 
 // envChaos is how long the storms last, such as 5m.
@@ -52,31 +53,13 @@ func (b *bed) killIn(ctx context.Context, id, word string) (killed bool) {
 	return len(pids) > 0 && syscall.Kill(pids[rand.IntN(len(pids))], syscall.SIGKILL) == nil
 }
 
-// held is what a caller knows of its own file: what it may hold, more than one
-// thing where a write's outcome is not known.
-type held struct {
-	path   string
-	may    [][]byte
-	absent bool
-}
-
-func (f *held) is(data []byte) bool {
-	for _, may := range f.may {
-		if bytes.Equal(may, data) {
-			f.may, f.absent = [][]byte{data}, false
-			return true
-		}
-	}
-	return false
-}
-
 // storm is what came of the callers' work.
 type storm struct{ done, broken, lost atomic.Int64 }
 
 // caller works in a workspace, and knows what each answer must be.
 func (s *storm) caller(ctx context.Context, t *testing.T, ws workspace.Workspace, n int, runsMayBreak bool) {
 	random := rand.New(rand.NewPCG(uint64(n), 1))
-	file := &held{path: fmt.Sprintf("file-%d", n), absent: true}
+	path, file := fmt.Sprintf("file-%d", n), model.File{}
 	fill := func(size int) []byte {
 		data := make([]byte, size)
 		for i := range data {
@@ -101,19 +84,19 @@ func (s *storm) caller(ctx context.Context, t *testing.T, ws workspace.Workspace
 		switch kind {
 		case 0:
 			data := fill(random.IntN(200 << 10))
-			err := ws.WriteFile(call, file.path, data)
+			err := ws.WriteFile(call, path, data)
 			if err == nil {
-				file.may, file.absent = [][]byte{data}, false
+				file.Wrote(data)
 				break
 			}
-			file.may = append(file.may, data)
+			file.MayHaveWritten(data)
 			broken("write", err)
 		case 1:
-			data, err := ws.ReadFile(call, file.path)
+			data, err := ws.ReadFile(call, path)
 			switch {
-			case err == nil && !file.is(data):
-				t.Errorf("caller %d: a read of %d bytes that nobody wrote, want one of %d contents", n, len(data), len(file.may))
-			case errors.Is(err, fs.ErrNotExist) && file.absent:
+			case err == nil && !file.Is(data):
+				t.Errorf("caller %d: a read of %d bytes that nobody wrote, want one of %d contents", n, len(data), file.Contents())
+			case errors.Is(err, fs.ErrNotExist) && file.MayBeAbsent():
 			case err != nil:
 				broken("read", err)
 			}
