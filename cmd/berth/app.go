@@ -117,7 +117,7 @@ func (a *app) openHost() (*host.Host, error) {
 	}
 	if a.verbose {
 		config.Logger = hclog.New(&hclog.LoggerOptions{
-			Name: "berth", Level: hclog.Debug, Output: display.Writer{W: a.stderr}, Color: hclog.ColorOff,
+			Name: "berth", Level: hclog.Debug, Output: display.Writer{W: a.stderr}, Color: hclog.ColorOff, IndependentLevels: true,
 		})
 		config.Logger.Debug("configuration", "source", source)
 	}

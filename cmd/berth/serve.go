@@ -77,6 +77,11 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 			c.WatchPlugins = *flags.watch
 		}
 	})
+	observed, err := a.observe(ctx)
+	if err != nil {
+		return err
+	}
+	defer observed.end(ctx)
 	h, err := a.openHost()
 	if err != nil {
 		return err
@@ -86,6 +91,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 		return err
 	}
 	config.Host = h
+	observed.gateway(&config)
 	g, err := gateway.New(ctx, config)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-dev/berth/host/gateway/internal/session"
 	"github.com/berth-dev/berth/host/gateway/internal/store"
@@ -42,6 +44,12 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Logger is quiet if nil.
 	Logger hclog.Logger
+	// Metrics is served at /metrics, and gets the gateway's own. Nil is one with
+	// these alone.
+	Metrics *prometheus.Registry
+	// TracerProvider gets a span of each request, below that which its client tells
+	// of in traceparent. Nil is none.
+	TracerProvider trace.TracerProvider
 	// Version is told to clients.
 	Version string
 }
@@ -147,6 +155,9 @@ func (c *Config) complete() error {
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
 	}
 	return c.Policy.complete()
 }

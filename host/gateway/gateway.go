@@ -20,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-dev/berth/host/gateway/internal/session"
 	"github.com/berth-dev/berth/host/gateway/internal/store"
@@ -32,6 +33,7 @@ type Gateway struct {
 	store    *store.Store
 	sessions *session.Manager
 	metrics  *metrics
+	tracer   trace.Tracer
 	runs     *runTable
 	tls      *tls.Config // nil without TLS
 
@@ -66,7 +68,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{config: config, logger: config.Logger, mux: http.NewServeMux(), draining: make(chan struct{}), runs: newRunTable()}
+	g := &Gateway{config: config, logger: config.Logger, mux: http.NewServeMux(), draining: make(chan struct{}), runs: newRunTable(), tracer: newTracer(config.TracerProvider)}
 	var err error
 	if g.tls, err = config.TLS.load(); err != nil {
 		return nil, err
@@ -77,7 +79,9 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	if g.sessions, err = session.New(config.session(g.store)); err != nil { //nolint:contextcheck // its work outlives ctx
 		return nil, errors.Join(fmt.Errorf("gateway: %w", err), g.store.Close())
 	}
-	g.metrics = newMetrics(g.sessions)
+	if g.metrics, err = newMetrics(config.Metrics, g.sessions); err != nil {
+		return nil, errors.Join(err, g.Shutdown(ctx))
+	}
 	g.api = newAPI(g.mux, config.Version, g.logger)
 	g.api.UseMiddleware(g.admit)
 	for _, add := range registrations {

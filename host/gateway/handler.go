@@ -37,6 +37,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		// cannot be used again.
 		r = withBody(r, newTimedBody(r.Body, a.control))
 	}
+	r, span := g.traced(r)
 	operation := ""
 	g.metrics.inFlight.Inc()
 	defer func() {
@@ -44,6 +45,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { // also when that goes on
 			g.metrics.inFlight.Dec()
 			g.metrics.answered(operation, a.status, time.Since(began))
+			endTrace(span, operation, a.status)
 		}()
 		if fault != nil {
 			g.recovered(a, r, fault)

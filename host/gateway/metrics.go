@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -34,9 +35,9 @@ type metrics struct {
 	runDuration prometheus.Histogram
 }
 
-func newMetrics(sessions *session.Manager) *metrics {
+func newMetrics(registry *prometheus.Registry, sessions *session.Manager) (*metrics, error) {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: registry,
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "berth_gateway_requests_in_flight", Help: "Requests that are being answered.",
 		}),
@@ -56,10 +57,16 @@ func newMetrics(sessions *session.Manager) *metrics {
 			Name: "berth_gateway_run_duration_seconds", Help: "How long commands took.", Buckets: latencies,
 		}),
 	}
-	m.registry.MustRegister(m.inFlight, m.requests, m.duration, m.runsActive, m.runs, m.runDuration,
+	for _, c := range []prometheus.Collector{
+		m.inFlight, m.requests, m.duration, m.runsActive, m.runs, m.runDuration,
 		newSessionCollector(sessions), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := m.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("gateway: registering its metrics: %w", err)
+		}
+	}
+	return m, nil
 }
 
 // answered counts a request. An empty operation is none that there is, and a zero
