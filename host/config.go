@@ -20,8 +20,11 @@ import (
 // none from being parsed.
 const maxConfigFile = 1 << 20
 
-// sectionGateway is the key whose value is another's: see [Config.Section].
-const sectionGateway = "gateway"
+// The keys whose values are another's: see [Config.Section].
+const (
+	sectionGateway     = "gateway"
+	sectionAdminSocket = "admin_socket"
+)
 
 // source is a configuration file: where in it each key stands.
 type source struct {
@@ -75,12 +78,22 @@ func (p Provider) explain(prefix string, err error) error {
 //
 // Keys of a provider are plugin, config, inherit_env, conventional_env,
 // start_timeout, drain_limit and idle_timeout; beside providers and plugin_dirs
-// there are data_dir, watch_plugins, and gateway, which host/gateway reads: see
-// [Config.Section]. ${VAR} in a string is that variable
+// there are data_dir, watch_plugins, and, for others to read, gateway and
+// admin_socket: see [Config.Section]. ${VAR} in a string is that variable
 // of this process, ${VAR:-x} has a default, $${ is a literal ${. Relative paths, and
 // ~, begin at the file's folder. Anchors, aliases and tags are refused. An error is a
 // [*ConfigError] unless the file cannot be read.
-func LoadConfig(path string) (Config, error) {
+func LoadConfig(path string) (Config, error) { return loadConfig(path, parseConfig) }
+
+// LoadSections reads no more of a file than data_dir and what [LoadConfig] leaves to
+// others, so that no variable that a provider's configuration takes need be set: for a
+// program that speaks to another one, which has read all of it.
+func LoadSections(path string) (Config, error) { return loadConfig(path, parseSections) }
+
+// parseFunc reads a file's contents; dir is where its relative paths begin.
+type parseFunc func(file, dir string, data []byte, lookup func(string) (string, bool)) (Config, error)
+
+func loadConfig(path string, parse parseFunc) (Config, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
@@ -97,7 +110,7 @@ func LoadConfig(path string) (Config, error) {
 	if len(data) > maxConfigFile {
 		return Config{}, &ConfigError{File: path, Reason: fmt.Sprintf("is over %d bytes: is it a configuration?", maxConfigFile)}
 	}
-	return parseConfig(path, filepath.Dir(abs), data, os.LookupEnv)
+	return parse(path, filepath.Dir(abs), data, os.LookupEnv)
 }
 
 // DefaultConfig makes every plugin that is found a provider of its own name with
@@ -114,8 +127,15 @@ func DefaultConfig() (Config, error) {
 	return config, nil
 }
 
-// parseConfig reads a file's contents; dir is where its relative paths begin.
 func parseConfig(file, dir string, data []byte, lookup func(string) (string, bool)) (Config, error) {
+	return parseParts(file, dir, data, lookup, false)
+}
+
+func parseSections(file, dir string, data []byte, lookup func(string) (string, bool)) (Config, error) {
+	return parseParts(file, dir, data, lookup, true)
+}
+
+func parseParts(file, dir string, data []byte, lookup func(string) (string, bool), sectionsOnly bool) (Config, error) {
 	d := &decoder{source: &source{file: file, lines: make(map[string]int)}, lookup: lookup}
 	root, err := d.parse(data)
 	if err != nil {
@@ -123,6 +143,9 @@ func parseConfig(file, dir string, data []byte, lookup func(string) (string, boo
 	}
 	config := Config{Dir: dir, Providers: make(map[string]Provider)}
 	err = d.mapping("", root, func(key, path string, value ast.Node) (err error) {
+		if sectionsOnly && (key == "plugin_dirs" || key == "providers") {
+			return nil
+		}
 		switch key {
 		case "plugin_dirs":
 			config.PluginDirs, err = d.strings(path, value)
@@ -144,10 +167,13 @@ func parseConfig(file, dir string, data []byte, lookup func(string) (string, boo
 				config.Providers[name], err = d.provider(path, value)
 				return err
 			})
-		case sectionGateway:
-			config.sections = map[string]Section{key: {d, dir, path, value}}
+		case sectionGateway, sectionAdminSocket:
+			if config.sections == nil {
+				config.sections = make(map[string]Section)
+			}
+			config.sections[key] = Section{d, dir, path, value}
 		default:
-			return d.unknown(path, key, "plugin_dirs", "data_dir", "watch_plugins", "providers", sectionGateway)
+			return d.unknown(path, key, "plugin_dirs", "data_dir", "watch_plugins", "providers", sectionGateway, sectionAdminSocket)
 		}
 		return err
 	})

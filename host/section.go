@@ -19,8 +19,8 @@ type Section struct {
 	node    ast.Node
 }
 
-// Section is the part of the file that [LoadConfig] leaves to another: "gateway",
-// which host/gateway reads.
+// Section is a part of the file that [LoadConfig] leaves to another: "gateway", which
+// host/gateway reads, or "admin_socket", which is berth's.
 func (c Config) Section(name string) Section { return c.sections[name] }
 
 // Exists says whether the file has it, with a value that is not null.

@@ -2,6 +2,8 @@ package host
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -116,5 +118,28 @@ func TestSectionThatIsNotThereIsEmpty(t *testing.T) {
 	var fault *ConfigError
 	if _, err := s.Text(); !errors.As(err, &fault) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A program that only speaks to another one need not have its variables.
+func TestLoadSectionsNeedsNoVariableOfAProvider(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "berth.yaml")
+	text := "plugin_dirs: ['${NOT_SET_HERE}']\nproviders: {a: {config: {key: '${NOT_SET_HERE}'}}}\ndata_dir: ./data\nadmin_socket: ./run/admin.sock\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadConfig(file); err == nil {
+		t.Error("LoadConfig needs no variable either")
+	}
+	config, err := LoadSections(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := config.Section("admin_socket").Path()
+	if want := filepath.Join(filepath.Dir(file), "run", "admin.sock"); err != nil || path != want {
+		t.Errorf("admin_socket: %s, %v, want %s", path, err, want)
+	}
+	if want := filepath.Join(filepath.Dir(file), "data"); config.DataFolder() != want {
+		t.Errorf("data_dir: %s, want %s", config.DataFolder(), want)
 	}
 }

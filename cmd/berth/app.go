@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/term"
@@ -22,6 +23,8 @@ type app struct {
 	stdin          *os.File
 	stdout, stderr *stream
 	ended          <-chan struct{} // closed when berth is told to end
+
+	reloads atomic.Bool // a hangup reloads, and does not end berth
 
 	configFile string
 	verbose    bool
@@ -44,7 +47,7 @@ func newApp(stdin, stdout, stderr *os.File) *app {
 
 // run carries out a command line and returns berth's exit code.
 func (a *app) run(args []string) int {
-	ctx, stop := withSignals(context.Background())
+	ctx, stop := withSignals(context.Background(), a.reloads.Load)
 	defer stop()
 	a.endWith(ctx)
 	root := newRootCommand(a)

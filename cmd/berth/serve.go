@@ -33,6 +33,7 @@ const shutdownTimeout = 10 * time.Second
 type serveFlags struct {
 	listen, tokenFile, store string
 	watch                    *bool // nil: as the configuration says, true if it does not
+	admin                    adminSocketFlag
 }
 
 func newServeCommand(a *app) *cobra.Command {
@@ -48,8 +49,10 @@ berth.yaml; without one each provider is a runtime of its own name.
 
 Clients need the service's token: that of --token-file, else of the
 configuration, else $BERTH_TOKEN. When it is ready serve prints one line with its
-address. A plugin whose binary is replaced is swapped while it runs. Told to end, it answers the requests that it has, for some seconds at
-most; workspaces live on, and so do sessions, which the next serve finds again.`,
+address. A plugin whose binary is replaced is swapped while it runs; SIGHUP, or berth
+reload, has all of them swapped. Told to end, it answers the requests that it has,
+for some seconds at most; workspaces live on, and so do sessions, which the next
+serve finds again.`,
 		Example: `  BERTH_TOKEN=$(openssl rand -hex 32) berth serve
   berth serve --listen unix:/run/berth.sock --token-file /run/secrets/berth
   berth serve --store postgres://berth@db/berth`,
@@ -66,6 +69,7 @@ most; workspaces live on, and so do sessions, which the next serve finds again.`
 	f.StringVar(&flags.tokenFile, "token-file", "", "`FILE` that holds the service's token")
 	f.StringVar(&flags.store, "store", "", "where sessions are kept: sqlite:PATH, or a `URL` postgres://… that several share")
 	f.BoolVar(&watch, "watch-plugins", true, "swap a plugin when its binary is replaced; watch_plugins in the configuration says the same")
+	flags.admin.add(cmd)
 	fixCompletion(cmd, "listen")
 	fixCompletion(cmd, "store")
 	return cmd
@@ -108,8 +112,15 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 	if g.Exposed(l) {
 		a.say("warning: %s is reached from other machines without TLS: tokens and all that is in workspaces travel in clear; set gateway.tls, or put a proxy with TLS before a loopback address", l.Addr())
 	}
+	stop, err := a.attend(ctx, h, g.URL(l), flags.admin, config.Logger)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	defer func() { err = a.also(err, stop()) }()
 	// It may be a pipe whose reader has all that it wanted.
 	_, _ = fmt.Fprintf(a.stdout, "berth serves at %s\n", g.URL(l))
+	a.notifyManager(ctx, managerReady)
 	return g.Serve(ctx, l)
 }
 

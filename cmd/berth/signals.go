@@ -27,9 +27,11 @@ func (i *interruption) exitCode() int { return 128 + int(i.signal) }
 // exits at once; its plugins notice, and stop what runs. A hangup that the
 // caller told us to ignore, as nohup does, stays ignored.
 //
+// A hangup that keep takes for something else ends nothing.
+//
 // SIGPIPE is caught, so that writing to a pipe that nobody reads is an error
 // that ends things in order. It is not ignored: plugins would inherit that.
-func withSignals(parent context.Context) (_ context.Context, stop func()) {
+func withSignals(parent context.Context, keep func() bool) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	caught := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -43,6 +45,10 @@ func withSignals(parent context.Context) (_ context.Context, stop func()) {
 		for n := 0; ; n++ {
 			select {
 			case s := <-signals:
+				if s == syscall.SIGHUP && keep() {
+					n--
+					continue
+				}
 				i := &interruption{s.(syscall.Signal)}
 				if n > 0 {
 					os.Exit(i.exitCode())

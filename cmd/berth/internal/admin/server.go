@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/shared/wire"
+	"github.com/berth-dev/berth/shared/workspace"
+)
+
+// What a connection may cost.
+const (
+	// maxConnections is more than people who look after one serve at a time. Others
+	// wait.
+	maxConnections = 16
+	// headerTimeout and bodyTimeout are for what this machine sends in one piece.
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 5 * time.Second
+	// idleTimeout is between the calls of one command, which come at once.
+	idleTimeout = 10 * time.Second
+	// maxHeader and maxBody are far more than any call has.
+	maxHeader = 8 << 10
+	maxBody   = 64 << 10
+	// endTimeout is how long calls have to end when the serve does: a reload gives
+	// up at once.
+	endTimeout = 5 * time.Second
+)
+
+// Server answers at an admin socket.
+type Server struct {
+	host   Host
+	about  About
+	logger hclog.Logger
+}
+
+// NewServer makes a server. What about lacks of this process is filled in.
+func NewServer(h Host, about About, logger hclog.Logger) *Server {
+	about.PID = os.Getpid()
+	if about.Started.IsZero() {
+		about.Started = time.Now()
+	}
+	return &Server{host: h, about: about, logger: logger}
+}
+
+// Serve answers what comes in at l until ctx ends, and closes it. Calls that are
+// under way then end soon.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler:     s.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: s.logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(newGuarded(l, s.logger)) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("admin socket: %w", err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if server.Shutdown(end) != nil {
+		_ = server.Close()
+	}
+	<-served // http.ErrServerClosed
+	return nil
+}
+
+// guarded is a listener that lets in a few connections at a time, and only those
+// of this process's user or of root, who may do all that this process may.
+type guarded struct {
+	net.Listener
+	logger hclog.Logger
+	slots  chan struct{}
+	ended  chan struct{}
+	end    func()
+}
+
+func newGuarded(l net.Listener, logger hclog.Logger) *guarded {
+	g := &guarded{Listener: l, logger: logger, slots: make(chan struct{}, maxConnections), ended: make(chan struct{})}
+	g.end = sync.OnceFunc(func() { close(g.ended) })
+	return g
+}
+
+func (g *guarded) Accept() (net.Conn, error) {
+	select {
+	case g.slots <- struct{}{}:
+	case <-g.ended:
+		return nil, net.ErrClosed
+	}
+	for {
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			<-g.slots
+			return nil, err
+		}
+		if err := checkPeer(conn); err != nil {
+			g.logger.Warn("admin socket: a connection was refused", "error", err)
+			conn.Close()
+			continue
+		}
+		return &guardedConn{Conn: conn, free: sync.OnceFunc(func() { <-g.slots })}, nil
+	}
+}
+
+func (g *guarded) Close() error {
+	g.end()
+	return g.Listener.Close()
+}
+
+type guardedConn struct {
+	net.Conn
+	free func()
+}
+
+func (c *guardedConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
+}
+
+// checkPeer refuses another user's process at the other end.
+func checkPeer(conn net.Conn) error {
+	err := wire.CheckPeer(conn, os.Geteuid())
+	if err != nil && wire.CheckPeer(conn, 0) == nil {
+		return nil
+	}
+	return err
+}
+
+// checkServer refuses a serve that is neither this user's nor root's. Root may look
+// after anybody's.
+func checkServer(conn net.Conn) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return checkPeer(conn)
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /"+apiVersion+"/status", s.status)
+	mux.HandleFunc("GET /"+apiVersion+"/providers/{name}", s.story)
+	mux.HandleFunc("POST /"+apiVersion+"/reload", s.reload)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, http.StatusNotFound, fmt.Errorf("berth %s has no call %s %s in its admin interface, %s", s.about.Version, r.Method, r.URL.Path, apiVersion))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Reads alone: an answer may take as long as a plugin takes to start.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		if r.URL.RawQuery != "" {
+			s.fail(w, http.StatusBadRequest, errors.New("a query: no call has one"))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request) {
+	if err := s.read(w, r, nil); err != nil {
+		s.fail(w, http.StatusBadRequest, err)
+		return
+	}
+	s.answer(w, Status{Serve: s.about, Providers: s.host.Providers()})
+}
+
+func (s *Server) story(w http.ResponseWriter, r *http.Request) {
+	if err := s.read(w, r, nil); err != nil {
+		s.fail(w, http.StatusBadRequest, err)
+		return
+	}
+	story, err := tell(s.host, r.PathValue("name"))
+	if err != nil {
+		s.fail(w, http.StatusNotFound, err)
+		return
+	}
+	story.Serve = s.about
+	s.answer(w, story)
+}
+
+// tell is what a host knows of one provider.
+func tell(h Host, name string) (Story, error) {
+	events, err := h.Events(name)
+	if err != nil {
+		return Story{}, err
+	}
+	all := h.Providers()
+	i := slices.IndexFunc(all, func(st host.ProviderStatus) bool { return st.Name == name })
+	return Story{Provider: all[i], Events: events}, nil
+}
+
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
+	var req reloadRequest
+	if err := s.read(w, r, &req); err != nil {
+		s.fail(w, http.StatusBadRequest, err)
+		return
+	}
+	list, err := Reload(r.Context(), s.host, req.Providers)
+	switch {
+	case errors.Is(err, workspace.ErrInvalid):
+		s.fail(w, http.StatusNotFound, err)
+	case err != nil:
+		s.fail(w, http.StatusInternalServerError, err)
+	default:
+		s.answer(w, reloadAnswer{Serve: s.about, Reloads: list})
+	}
+}
+
+// read reads a body strictly into v: one JSON object with members that v has, and
+// nothing else. A nil v is for a call that has none.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	// Nothing more is read but the end of the connection, by which a caller who has
+	// gone is known.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the body: %w", err)
+	case v == nil && len(body) > 0:
+		return errors.New("a body: this call has none")
+	case v == nil:
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != contentType {
+		return fmt.Errorf("the body is of type %q: want %s", r.Header.Get("Content-Type"), contentType)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		return fmt.Errorf("the body: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the body: something follows its JSON value")
+	}
+	return nil
+}
+
+// contentType is that of every body.
+const contentType = "application/json"
+
+func (s *Server) answer(w http.ResponseWriter, v any) { s.write(w, http.StatusOK, v) }
+
+func (s *Server) fail(w http.ResponseWriter, status int, err error) {
+	s.write(w, status, fault{err.Error()})
+}
+
+func (s *Server) write(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		s.logger.Error("admin socket: an answer cannot be written", "error", err)
+		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be written"}`)
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // who does not read it is gone
+}
