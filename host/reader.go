@@ -31,9 +31,10 @@ type reader struct {
 	stream  grpc.ServerStreamingClient[berthv1.ReadFileResponse]
 	callCtx context.Context //nolint:containedctx // of the stream, which may be taken up again
 	watch   *watch
-	chunk   []byte // received and not yet read
-	got     int64  // received in all
-	sent    int64  // received on this stream
+	part    *wire.Chunk // the last that was received; its memory holds chunk
+	chunk   []byte      // received and not yet read
+	got     int64       // received in all
+	sent    int64       // received on this stream
 	resumed bool
 	err     error // what Read says from now on
 
@@ -136,7 +137,7 @@ func (r *reader) Read(p []byte) (int, error) {
 func (r *reader) WriteTo(w io.Writer) (int64, error) {
 	var total int64
 	for {
-		chunk, err := r.next()
+		part, chunk, err := r.next()
 		if len(chunk) > 0 {
 			n, writeErr := w.Write(chunk)
 			total += int64(n)
@@ -144,9 +145,10 @@ func (r *reader) WriteTo(w io.Writer) (int64, error) {
 				writeErr = io.ErrShortWrite
 			}
 			if writeErr != nil {
-				r.unread(chunk[n:])
+				r.unread(part, chunk[n:])
 				return total, writeErr
 			}
+			part.Free()
 			continue
 		}
 		switch {
@@ -161,30 +163,35 @@ func (r *reader) WriteTo(w io.Writer) (int64, error) {
 // next takes what was received, after it has received some. The lock is not
 // held while a caller's writer takes it: that may wait for ever, and Close and
 // the end of the context must not wait for it.
-func (r *reader) next() ([]byte, error) {
+func (r *reader) next() (*wire.Chunk, []byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.chunk) == 0 && r.err == nil {
 		r.receive()
 	}
-	chunk := r.chunk
-	r.chunk = nil
-	return chunk, r.err
+	part, chunk := r.part, r.chunk
+	r.part, r.chunk = nil, nil
+	return part, chunk, r.err
 }
 
 // unread gives back what a writer did not take.
-func (r *reader) unread(chunk []byte) {
+func (r *reader) unread(part *wire.Chunk, chunk []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !errors.Is(r.err, fs.ErrClosed) {
-		r.chunk = chunk
+		r.part, r.chunk = part, chunk
 	}
 }
 
 // receive takes one message.
 func (r *reader) receive() {
+	if r.part != nil { // all of it was read
+		r.part.Free()
+		r.part = nil
+	}
+	msg := new(berthv1.ReadFileResponse)
 	r.watch.begin()
-	msg, err := r.stream.Recv()
+	part, length, err := wire.ReceiveChunk(r.stream, msg)
 	r.watch.pause()
 	inst := r.held.inst
 	switch {
@@ -198,12 +205,12 @@ func (r *reader) receive() {
 		r.end(pathError("read", r.file, fault))
 	case msg.GetInfo() != nil:
 		r.end(r.h.p.fault(inst, r.op, "the plugin said twice what the file is"))
-	case msg.GetData() != nil:
-		r.chunk = msg.GetData()
-		r.got += int64(len(r.chunk))
-		r.sent += int64(len(r.chunk))
+	case part != nil:
+		r.got += int64(length)
+		r.sent += int64(length)
+		r.part, r.chunk = part, part.Bytes()
 		if r.opts.Length > 0 && r.got > r.opts.Length {
-			r.chunk = nil
+			r.part, r.chunk = nil, nil
 			r.end(r.h.p.fault(inst, r.op, fmt.Sprintf("the plugin sent more than the %d bytes asked for", r.opts.Length)))
 		}
 	default:
@@ -263,7 +270,7 @@ func (r *reader) Close() error {
 		r.closed()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.chunk = nil
+		r.part, r.chunk = nil, nil
 		r.end(&fs.PathError{Op: "read", Path: r.file, Err: fs.ErrClosed})
 	})
 	return nil

@@ -56,11 +56,9 @@ func (s *server) ReadFile(req *berthv1.ReadFileRequest, stream grpc.ServerStream
 // sendFile sends at most most bytes of r in chunks.
 func sendFile(stream grpc.ServerStreamingServer[berthv1.ReadFileResponse], r io.Reader, most int64) (sent int64, err error) {
 	for sent < most {
-		// A chunk is never written again: gRPC may still look at a sent message.
-		chunk := make([]byte, min(most-sent, wire.ChunkSize))
-		n, readErr := readFull(r, chunk)
-		if n > 0 {
-			if err := stream.Send(&berthv1.ReadFileResponse{Message: &berthv1.ReadFileResponse_Data{Data: chunk[:n]}}); err != nil {
+		chunk, n, readErr := wire.ReadChunk(most-sent, func(p []byte) (int, error) { return readFull(r, p) })
+		if chunk != nil {
+			if err := stream.SendMsg(chunk); err != nil {
 				return sent, err
 			}
 			sent += int64(n)
@@ -168,12 +166,13 @@ func writeOptions(start *berthv1.WriteFileStart, features workspace.Features) (w
 // receiveFile writes what comes up to `end`.
 func receiveFile(stream uploadStream, w io.Writer) (written int64, err error) {
 	for {
-		data, end, err := nextPart(stream, written)
-		if err != nil || end {
+		part, length, err := nextPart(stream, written)
+		if err != nil || part == nil {
 			return written, err
 		}
-		n, err := w.Write(data)
-		if err == nil && n != len(data) {
+		n, err := w.Write(part.Bytes())
+		part.Free()
+		if err == nil && n != length {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
@@ -183,27 +182,29 @@ func receiveFile(stream uploadStream, w io.Writer) (written int64, err error) {
 	}
 }
 
-// nextPart receives the next data of an upload of which so many bytes have come,
-// or its end, whose count must be right.
-func nextPart(stream uploadStream, received int64) (data []byte, end bool, err error) {
+// nextPart receives the next data of an upload of which so many bytes have come, or
+// nil at its end, whose count must be right.
+func nextPart(stream uploadStream, received int64) (part *wire.Chunk, length int, err error) {
 	for {
-		message, err := stream.Recv()
+		message := new(berthv1.WriteFileRequest)
+		part, length, err := wire.ReceiveChunk(stream, message)
 		if errors.Is(err, io.EOF) {
-			return nil, false, fmt.Errorf("the upload broke off after %d bytes: %w", received, io.ErrUnexpectedEOF)
+			return nil, 0, fmt.Errorf("the upload broke off after %d bytes: %w", received, io.ErrUnexpectedEOF)
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("receiving the upload after %d bytes: %w", received, err)
+			return nil, 0, fmt.Errorf("receiving the upload after %d bytes: %w", received, err)
+		}
+		if part != nil {
+			return part, length, nil
 		}
 		switch m := message.GetMessage().(type) {
-		case *berthv1.WriteFileRequest_Data:
-			return m.Data, false, nil
 		case *berthv1.WriteFileRequest_End:
 			if m.End != received {
-				return nil, false, fmt.Errorf("the upload has %d bytes, %d were announced at its end: %w", received, m.End, workspace.ErrInvalid)
+				return nil, 0, fmt.Errorf("the upload has %d bytes, %d were announced at its end: %w", received, m.End, workspace.ErrInvalid)
 			}
-			return nil, true, nil
+			return nil, 0, nil
 		case *berthv1.WriteFileRequest_Start:
-			return nil, false, fmt.Errorf("a second start: %w", workspace.ErrInvalid)
+			return nil, 0, fmt.Errorf("a second start: %w", workspace.ErrInvalid)
 		}
 	}
 }

@@ -154,14 +154,29 @@ func (s *server) relayRead(c fileCall, req *berthv1.ReadFileRequest, host grpc.S
 	}
 	var sent int64
 	for first := true; ; {
-		m, err := guest.Recv()
+		m := new(berthv1.ReadFileResponse)
+		chunk, n, err := wire.ReceiveChunk(guest, m)
 		if errors.Is(err, io.EOF) {
 			return g.nonsense("with a file that has no end")
 		}
 		if err != nil {
 			return g.failure(ctx, err)
 		}
-		out := &berthv1.ReadFileResponse{}
+		if chunk != nil {
+			switch {
+			case first:
+				return g.nonsense("with data before saying what the file is")
+			case n == 0:
+				continue
+			case req.GetLength() > 0 && sent+int64(n) > req.GetLength():
+				return g.nonsense("with more than the %d bytes asked for", req.GetLength())
+			}
+			sent += int64(n)
+			if err := host.SendMsg(chunk); err != nil {
+				return err
+			}
+			continue
+		}
 		switch m := m.GetMessage().(type) {
 		case *berthv1.ReadFileResponse_Info:
 			info, err := g.checkInfo(m.Info, false)
@@ -172,18 +187,9 @@ func (s *server) relayRead(c fileCall, req *berthv1.ReadFileRequest, host grpc.S
 				return g.nonsense("twice what the file is")
 			}
 			first = false
-			out.Message = &berthv1.ReadFileResponse_Info{Info: wire.FromFileInfo(info)}
-		case *berthv1.ReadFileResponse_Data:
-			switch {
-			case first:
-				return g.nonsense("with data before saying what the file is")
-			case len(m.Data) == 0:
-				continue
-			case req.GetLength() > 0 && sent+int64(len(m.Data)) > req.GetLength():
-				return g.nonsense("with more than the %d bytes asked for", req.GetLength())
+			if err := host.Send(&berthv1.ReadFileResponse{Message: &berthv1.ReadFileResponse_Info{Info: wire.FromFileInfo(info)}}); err != nil {
+				return err
 			}
-			sent += int64(len(m.Data))
-			out.Message = m
 		case *berthv1.ReadFileResponse_End:
 			switch {
 			case first:
@@ -191,13 +197,8 @@ func (s *server) relayRead(c fileCall, req *berthv1.ReadFileRequest, host grpc.S
 			case m.End != sent:
 				return g.nonsense("that the file has %d bytes, after %d", m.End, sent)
 			}
-			out.Message = m
-			return host.Send(out)
+			return host.Send(&berthv1.ReadFileResponse{Message: m})
 		default: // of a newer version
-			continue
-		}
-		if err := host.Send(out); err != nil {
-			return err
 		}
 	}
 }
@@ -249,22 +250,20 @@ func (s *server) relayWrite(c fileCall, start *berthv1.WriteFileStart, host uplo
 // takes no more, which is no error here.
 func forwardFile(host uploadStream, guest grpc.ClientStreamingClient[berthv1.WriteFileRequest, berthv1.WriteFileResponse], sent *atomic.Int64, ended *atomic.Bool) error {
 	for {
-		data, end, err := nextPart(host, sent.Load())
+		part, length, err := nextPart(host, sent.Load())
 		if err != nil {
 			return err
 		}
-		m := &berthv1.WriteFileRequest{Message: &berthv1.WriteFileRequest_Data{Data: data}}
-		if end {
-			m.Message = &berthv1.WriteFileRequest_End{End: sent.Load()}
+		if part == nil {
 			ended.Store(true)
-		}
-		sent.Add(int64(len(data)))
-		if guest.Send(m) != nil { // over; receiving tells why
-			return nil //nolint:nilerr // as said
-		}
-		if end {
-			_ = guest.CloseSend() // the answer tells how it went
+			if guest.Send(&berthv1.WriteFileRequest{Message: &berthv1.WriteFileRequest_End{End: sent.Load()}}) == nil {
+				_ = guest.CloseSend() // the answer tells how it went
+			}
 			return nil
+		}
+		sent.Add(int64(length))
+		if guest.SendMsg(part) != nil { // over; receiving tells why
+			return nil //nolint:nilerr // as said
 		}
 	}
 }

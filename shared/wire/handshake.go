@@ -68,6 +68,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxHeaderListSize(MaxHeaders),
 		grpc.StaticStreamWindowSize(StreamWindow),
 		grpc.StaticConnWindowSize(ConnWindow),
+		grpc.ForceServerCodecV2(newCodec()),
 	}
 }
 
@@ -78,6 +79,7 @@ func DialOptions() []grpc.DialOption {
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(MaxMessage),
 			grpc.MaxCallSendMsgSize(MaxMessage),
+			grpc.ForceCodecV2(newCodec()),
 		),
 		grpc.WithMaxHeaderListSize(MaxHeaders),
 		grpc.WithStaticStreamWindowSize(StreamWindow),
