@@ -78,12 +78,19 @@ func (p Provider) explain(prefix string, err error) error {
 //
 // Keys of a provider are plugin, config, inherit_env, conventional_env,
 // start_timeout, drain_limit and idle_timeout; beside providers and plugin_dirs
-// there are data_dir, watch_plugins, and, for others to read, gateway and
+// there are data_dir, cache_dir, watch_plugins, allow_writable_plugins, and, for others to read, gateway and
 // admin_socket: see [Config.Section]. ${VAR} in a string is that variable
 // of this process, ${VAR:-x} has a default, $${ is a literal ${. Relative paths, and
 // ~, begin at the file's folder. Anchors, aliases and tags are refused. An error is a
-// [*ConfigError] unless the file cannot be read.
-func LoadConfig(path string) (Config, error) { return loadConfig(path, parseConfig) }
+// [*ConfigError] unless the file cannot be read, or is one of the lock file
+// berth.lock beside it, if there is one: see [Config.Lock].
+func LoadConfig(path string) (Config, error) {
+	config, err := loadConfig(path, parseConfig)
+	if err == nil {
+		config.Lock, err = lockBeside(config.Dir)
+	}
+	return config, err
+}
 
 // LoadSections reads no more of a file than data_dir and what [LoadConfig] leaves to
 // others, so that no variable that a provider's configuration takes need be set: for a
@@ -156,6 +163,16 @@ func parseParts(file, dir string, data []byte, lookup func(string) (string, bool
 			if config.DataDir, err = d.string(path, value); err == nil {
 				config.DataDir = resolvePath(dir, config.DataDir)
 			}
+		case "cache_dir":
+			if config.CacheDir, err = d.string(path, value); err == nil {
+				config.CacheDir = resolvePath(dir, config.CacheDir)
+			}
+		case "allow_writable_plugins":
+			boolean, ok := value.(*ast.BoolNode)
+			if !ok {
+				return d.wrongType(path, value, "true or false")
+			}
+			config.AllowWritablePlugins = boolean.Value
 		case "watch_plugins":
 			config.watchSaid = true
 			config.WatchPlugins, err = d.boolean(path, value)
@@ -173,7 +190,7 @@ func parseParts(file, dir string, data []byte, lookup func(string) (string, bool
 			}
 			config.sections[key] = Section{d, dir, path, value}
 		default:
-			return d.unknown(path, key, "plugin_dirs", "data_dir", "watch_plugins", "providers", sectionGateway, sectionAdminSocket)
+			return d.unknown(path, key, "plugin_dirs", "data_dir", "cache_dir", "watch_plugins", "allow_writable_plugins", "providers", sectionGateway, sectionAdminSocket)
 		}
 		return err
 	})

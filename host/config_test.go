@@ -82,7 +82,7 @@ func TestParseConfigSaysWhatIsWrong(t *testing.T) {
 		"unknown key":         {"plugin_dir: [x]", "plugin_dir", 1, "did you mean plugin_dirs?"},
 		"unknown nested key":  {"providers:\n  docker:\n    confg: {}", "providers.docker.confg", 3, "did you mean config?"},
 		"swapped letters":     {"providers:\n  docker: {plguin: x}", "providers.docker.plguin", 2, "did you mean plugin?"},
-		"quite another key":   {"zzz: 1", "zzz", 1, "there are admin_socket, data_dir, gateway, plugin_dirs, providers, watch_plugins"},
+		"quite another key":   {"zzz: 1", "zzz", 1, "there are admin_socket, allow_writable_plugins, cache_dir, data_dir, gateway, plugin_dirs, providers, watch_plugins"},
 		"duplicate key":       {"providers:\n  a: {}\n  b: {}\n  a: {}", "providers.a", 4, "first at line 2"},
 		"duplicate in config": {"providers:\n  a:\n    config:\n      x: s3cret\n      x: s3cret", "providers.a.config.x", 5, "twice"},
 		"a list of providers": {"providers: [a]", "providers", 1, "want a mapping, not a list"},

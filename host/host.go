@@ -45,6 +45,15 @@ type Config struct {
 	// Dir is where relative paths in the configuration begin, and the plugins'
 	// working directory. Empty is the current directory.
 	Dir string
+	// Lock says which bytes of each plugin may run, by their digests. Nil is whatever
+	// is found. [LoadConfig] sets it to the file berth.lock beside the configuration.
+	Lock *Lock
+	// AllowWritablePlugins runs plugins that other users may change, or whose folder
+	// they may: see docs/operating.md. Others are refused.
+	AllowWritablePlugins bool
+	// CacheDir is where verified copies of locked plugins are kept. Empty is the
+	// folder berth of the user's cache folder.
+	CacheDir string
 	// DataDir is where plugins keep what they keep on this machine. Empty is the
 	// user's data folder for Berth.
 	DataDir string
@@ -169,13 +178,13 @@ func (d Deadlines) withDefaults() (Deadlines, error) {
 // Host loads providers and opens workspaces. It satisfies [workspace.Host]. All
 // methods may be called concurrently.
 type Host struct {
-	dir        string
-	dataDir    string
-	pluginDirs []string
-	logger     hclog.Logger
-	deadlines  Deadlines
-	providers  map[string]*provider
-	observer   *observer // nil if nobody observes
+	dir       string
+	dataDir   string
+	pins      *pins
+	logger    hclog.Logger
+	deadlines Deadlines
+	providers map[string]*provider
+	observer  *observer // nil if nobody observes
 
 	// ctx ends when the plugins have: what still waits for one leaves.
 	ctx    context.Context //nolint:containedctx // the life of the host itself
@@ -206,10 +215,16 @@ func New(config Config) (*Host, error) {
 		return nil, fmt.Errorf("host: finding the current directory: %w", err)
 	}
 	h.dataDir = resolvePath(h.dir, config.DataFolder())
+	var pluginDirs []string
 	for _, dir := range config.PluginDirs {
-		h.pluginDirs = append(h.pluginDirs, resolvePath(h.dir, dir))
+		pluginDirs = append(pluginDirs, resolvePath(h.dir, dir))
 	}
-	h.pluginDirs = append(h.pluginDirs, defaultPluginDirs()...)
+	pluginDirs = append(pluginDirs, defaultPluginDirs()...)
+	cacheDir := config.CacheDir
+	if cacheDir != "" {
+		cacheDir = resolvePath(h.dir, cacheDir)
+	}
+	h.pins = newPins(config.Lock, pluginDirs, config.AllowWritablePlugins, cacheDir)
 	if h.observer, err = newObserver(config); err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func newProvider(h *Host, name string, config Provider) (*provider, error) {
 }
 
 // find looks the plugin's binary up.
-func (p *provider) find() (catalog.Binary, error) { return catalog.Find(p.plugin, p.host.pluginDirs) }
+func (p *provider) find() (catalog.Binary, error) { return p.host.pins.find(p.plugin) }
 
 // configure is asked at each start of the plugin: a newer binary may have
 // another schema.

@@ -2,17 +2,12 @@ package host
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
 
-	"github.com/berth-dev/berth/host/internal/catalog"
-	"github.com/berth-dev/berth/host/internal/supervisor"
 	"github.com/berth-dev/berth/shared/wire"
-	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
 
@@ -27,6 +22,10 @@ type ProviderStatus struct {
 	Version string `json:"version,omitempty"`
 	Path    string `json:"path,omitempty"`
 	Digest  string `json:"digest,omitempty"`
+	// Locked says that nothing but the bytes of that digest may run, RolledBackFrom
+	// what stood in the plugin folder when the operator went back to them.
+	Locked         bool   `json:"locked,omitempty"`
+	RolledBackFrom string `json:"rolled_back_from,omitempty"`
 	// PID is the plugin's process, zero if none runs.
 	PID int `json:"pid,omitempty"`
 	// Since is when the state began.
@@ -100,6 +99,7 @@ func (p *provider) status() ProviderStatus {
 		PID: st.PID, Restarts: st.Restarts, InFlight: st.Calls, Leaving: st.Leaving, Environment: st.Sent,
 		Ephemeral: st.Configured.GetEphemeral(),
 	}
+	out.Locked, out.RolledBackFrom = st.Pinned, st.Pin.RolledBackFrom
 	if st.LastError != nil {
 		out.LastError = st.LastError.Error()
 	}
@@ -115,48 +115,6 @@ func (p *provider) status() ProviderStatus {
 		out.Deviations = append(out.Deviations, Deviation{Rule: d.GetRule(), Reason: d.GetReason()})
 	}
 	return out
-}
-
-// errDescribed ends a start that was for the description alone.
-var errDescribed = errors.New("described")
-
-// Schema returns the JSON Schema of the configuration of a plugin, by the
-// plugin's name. It starts one for that and ends it.
-func (h *Host) Schema(ctx context.Context, plugin string) ([]byte, error) {
-	if err := workspace.ValidateName(plugin); err != nil {
-		return nil, fmt.Errorf("plugin %w", err)
-	}
-	if err := h.begin(); err != nil {
-		return nil, err
-	}
-	defer h.tasks.Done()
-	env, err := execEnvironment(nil)
-	if err != nil {
-		return nil, err
-	}
-	var text []byte
-	s := supervisor.New(supervisor.Config{
-		Provider: plugin,
-		Find:     func() (catalog.Binary, error) { return catalog.Find(plugin, h.pluginDirs) },
-		Configure: func(_ context.Context, _ catalog.Binary, d *berthv1.DescribeResponse) (*berthv1.ConfigureRequest, error) {
-			text = d.GetConfigSchema()
-			return nil, errDescribed
-		},
-		Dir: h.dir, Env: env, Logger: h.logger, HostVersion: hostVersion(),
-	})
-	_, err = s.Acquire(ctx)
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeDrain)
-	defer cancel()
-	if err := s.Shutdown(shutdown); err != nil {
-		return nil, fmt.Errorf("plugin %s: ending it: %w", plugin, err)
-	}
-	if !errors.Is(err, errDescribed) {
-		return nil, err
-	}
-	if _, err := compileSchema(text); err != nil {
-		return nil, &workspace.PluginError{Provider: plugin, Op: "describe", Reason: err.Error()}
-	}
-	return text, nil
 }
 
 // hostVersion is that of the module this is built from, for plugins' logs.

@@ -21,6 +21,7 @@ type Binary struct {
 
 	info   fs.FileInfo // what stood at Path when it was found
 	digest *digest
+	pin    *Pin
 }
 
 func newBinary(name, path string, info fs.FileInfo) Binary {
@@ -28,8 +29,11 @@ func newBinary(name, path string, info fs.FileInfo) Binary {
 }
 
 // Same reports whether other is the same file, unchanged as far as inode, size
-// and modification time tell.
+// and modification time tell, or is pinned to the same bytes.
 func (b Binary) Same(other Binary) bool {
+	if b.pin != nil || other.pin != nil {
+		return b.pin != nil && other.pin != nil && b.Path == other.Path && b.pin.same(*other.pin)
+	}
 	return b.Path == other.Path && b.info != nil && other.info != nil && sameFile(b.info, other.info)
 }
 
@@ -45,21 +49,33 @@ type digest struct {
 }
 
 // Digest returns "sha256:" and the hex digest of the bytes that stand at Path
-// now. It is computed once and again only when inode, size or modification time
-// of the opened file have changed.
+// now, or of those that it is pinned to. It is computed once and again only when
+// inode, size or modification time of the opened file have changed.
 func (b Binary) Digest() (string, error) {
-	file, err := os.Open(b.Path)
-	if err != nil {
-		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
+	if b.pin != nil {
+		return b.pin.Digest, nil
 	}
 	d := b.digest
 	if d == nil { // a Binary that was not found here
 		d = &digest{}
+	}
+	sum, err := d.of(b.Path)
+	if err != nil {
+		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
+	}
+	return sum, nil
+}
+
+// of returns the digest of the file that is at path now.
+func (d *digest) of(path string) (string, error) {
+	file, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +84,7 @@ func (b Binary) Digest() (string, error) {
 	}
 	hash := sha256.New()
 	if _, err := io.Copy(hash, file); err != nil {
-		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
+		return "", err
 	}
 	sum := "sha256:" + hex.EncodeToString(hash.Sum(nil))
 	d.sum.Store(&sum)
@@ -79,6 +95,9 @@ func (b Binary) Digest() (string, error) {
 // KnownDigest returns the digest if [Binary.Digest] has computed it, or "". It
 // never waits.
 func (b Binary) KnownDigest() string {
+	if b.pin != nil {
+		return b.pin.Digest
+	}
 	if b.digest == nil {
 		return ""
 	}

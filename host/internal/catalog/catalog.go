@@ -94,6 +94,9 @@ func exeSuffix() string {
 	return ""
 }
 
+// BinaryName is what the file of a plugin's binary is called.
+func BinaryName(plugin string) string { return fileName(plugin) }
+
 func fileName(plugin string) string { return wire.BinaryPrefix + plugin + exeSuffix() }
 
 func pluginName(file string) (string, bool) {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -57,6 +58,12 @@ var (
 	errNoServer     = errors.New("no gRPC on its socket")
 )
 
+// openError is why there was no file to execute.
+type openError struct{ error }
+
+// Unwrap returns the reason.
+func (e *openError) Unwrap() error { return e.error }
+
 // hello returns whether the first line was read, and what was wrong with it.
 func (p *Process) hello() (read bool, err error) {
 	select {
@@ -97,14 +104,16 @@ func (p *Process) failedStart(ctx context.Context, cfg Config, waited string, er
 	}
 	ownEnd := p.Reason() == ""
 	p.mu.Lock()
-	spawnErr := p.spawn
+	spawnErr, executed := p.spawn, p.executed
 	p.mu.Unlock()
 	_, hello := p.hello()
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("provider %s: start of plugin %s given up, it waited for %s: %w", cfg.Provider, cfg.Path, waited, ctx.Err())
+	case errors.As(spawnErr, new(*openError)):
+		return p.StartError(spawnErr.Error(), spawnErr)
 	case spawnErr != nil:
-		return p.StartError(spawnReason(cfg.Path, spawnErr), spawnErr)
+		return p.StartError(spawnReason(cmp.Or(executed, cfg.Path), spawnErr), spawnErr)
 	case errors.Is(err, errStartTimeout):
 		return p.StartError(fmt.Sprintf("%s was not ready within %v; it waited for %s", cfg.Path, cfg.StartTimeout, waited), context.DeadlineExceeded)
 	case p.OutOfMemory() != "":

@@ -55,6 +55,10 @@ type Config struct {
 	Provider string
 	// Path is the plugin binary's absolute path.
 	Path string
+	// Open returns the file that is executed in Path's place, just before it is, and
+	// is asked again for each process; release is called when that has ended. Nil
+	// executes Path.
+	Open func() (path string, release func(), err error)
 	// Dir is the working directory.
 	Dir string
 	// Env is the complete environment, but for what the handshake adds. Nothing
@@ -102,15 +106,16 @@ type Process struct {
 	killOnce sync.Once
 	killed   chan struct{} // closed when go-plugin's Kill has returned
 
-	mu     sync.Mutex // guards what follows, and that no signal meets a reused pid
-	proc   *os.Process
-	pid    int // zero if none was started
-	reaped bool
-	state  *os.ProcessState
-	reason string // why the host killed it
-	oom    string // why the kernel did, for want of memory
-	bounds string // what bounds it
-	spawn  error  // why there is no process
+	mu       sync.Mutex // guards what follows, and that no signal meets a reused pid
+	proc     *os.Process
+	pid      int // zero if none was started
+	reaped   bool
+	state    *os.ProcessState
+	reason   string // why the host killed it
+	oom      string // why the kernel did, for want of memory
+	bounds   string // what bounds it
+	spawn    error  // why there is no process
+	executed string // the file that was executed, which need not be that at path
 }
 
 // Conn is the connection to the plugin's server. After the process has ended

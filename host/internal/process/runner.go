@@ -148,7 +148,7 @@ func (p *Process) own(ctx context.Context, cfg Config, env []string, files *stdi
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	room := budget.Open(cfg.Limits, cfg.Provider)
-	proc, err := spawn(ctx, cfg, room.Env(append(env, files.env()...)), files.child(), room)
+	proc, release, err := p.execute(ctx, cfg, room.Env(append(env, files.env()...)), files.child(), room)
 	files.closeChild()
 	if err != nil {
 		p.vacate(room)
@@ -170,6 +170,7 @@ func (p *Process) own(ctx context.Context, cfg Config, env []string, files *stdi
 	started <- nil
 
 	p.reap()
+	release()
 	p.leave(room)
 	close(p.exited)
 	p.vacate(room)
@@ -186,16 +187,34 @@ const (
 	busyWait  = 20 * time.Millisecond
 )
 
-func spawn(ctx context.Context, cfg Config, env []string, files []*os.File, room *budget.Room) (*os.Process, error) {
-	if info, err := os.Stat(cfg.Dir); cfg.Dir != "" && (err != nil || !info.IsDir()) {
-		return nil, fmt.Errorf("working directory %s of the plugin is not a folder", cfg.Dir)
+// execute starts the file that is to be executed; release lets go of that.
+func (p *Process) execute(ctx context.Context, cfg Config, env []string, files []*os.File, room *budget.Room) (proc *os.Process, release func(), err error) {
+	path, release := cfg.Path, func() {}
+	if cfg.Open != nil {
+		if path, release, err = cfg.Open(); err != nil {
+			return nil, nil, &openError{err}
+		}
 	}
-	attr := &os.ProcAttr{Dir: cfg.Dir, Env: env, Files: files, Sys: sysProcAttr()}
+	p.mu.Lock()
+	p.executed = path
+	p.mu.Unlock()
+	if proc, err = spawn(ctx, path, cfg.Dir, env, files, room); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return proc, release, nil
+}
+
+func spawn(ctx context.Context, path, dir string, env []string, files []*os.File, room *budget.Room) (*os.Process, error) {
+	if info, err := os.Stat(dir); dir != "" && (err != nil || !info.IsDir()) {
+		return nil, fmt.Errorf("working directory %s of the plugin is not a folder", dir)
+	}
+	attr := &os.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sysProcAttr()}
 	for try := 0; ; try++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		proc, err := startIn(room, cfg.Path, attr)
+		proc, err := startIn(room, path, attr)
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			return proc, err
 		}

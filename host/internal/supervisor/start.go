@@ -164,6 +164,7 @@ func (s *Supervisor) install(p, old *plugin) {
 		st.Features, st.Environment = p.describe.GetFeatures(), p.describe.GetEnvironment()
 		st.Configured, st.Sent = p.configured, p.sent
 		st.Path, st.digest, st.dropped = p.binary.Path, p.binary.KnownDigest, p.backend.Dropped
+		st.Pin, st.Pinned = p.binary.Pin()
 		st.Started, st.Restarts, st.SwapError = p.started, s.restarts, nil
 	})
 	what := fmt.Sprintf("pid %d, version %s, protocol %d, %s", p.backend.PID(), p.describe.GetVersion(), p.backend.Version(), p.from())
@@ -248,7 +249,7 @@ func (s *Supervisor) open(ctx context.Context, bin catalog.Binary, timeout time.
 		return l, nil
 	}
 	proc, err := process.Start(ctx, process.Config{
-		Provider: s.cfg.Provider, Path: bin.Path, Dir: s.cfg.Dir, Env: s.cfg.Env,
+		Provider: s.cfg.Provider, Path: bin.Path, Open: bin.Open, Dir: s.cfg.Dir, Env: s.cfg.Env,
 		Limits: s.cfg.Limits, StartTimeout: timeout, Logger: s.logger, Redact: s.cfg.Redact, TracerProvider: s.cfg.TracerProvider,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"time"
 
+	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 )
 
@@ -34,6 +35,9 @@ type Status struct {
 	// Path is the binary that was started last, Digest that of its bytes: empty
 	// until it has been computed.
 	Path, Digest string
+	// Pin is what that binary is pinned to, if it is Pinned.
+	Pin    catalog.Pin
+	Pinned bool
 	// Features and Environment are what Describe told last.
 	Features, Environment []string
 	// Started is when the running process was; zero unless it runs.
