@@ -86,6 +86,7 @@ func (p *pump) put(rec record) {
 func (p *pump) run() {
 	defer close(p.done)
 	var told uint64
+	var pace pace
 	for rec := range p.queue {
 		p.mu.Lock()
 		p.queued -= rec.size
@@ -94,7 +95,7 @@ func (p *pump) run() {
 			p.logger.Warn("plugin log records dropped: the logger is slower than the plugin writes", "dropped", n-told, "dropped_in_all", n)
 			told = n
 		}
-		p.logger.Log(rec.level, rec.message, rec.args...)
+		pace.spend(func() { p.logger.Log(rec.level, rec.message, rec.args...) })
 	}
 }
 

@@ -58,6 +58,9 @@ func parseText(line string) record {
 // parseJSON walks over the members of one object. Of a line that was cut it
 // takes what came before the cut.
 func parseJSON(line []byte, cut bool) (record, bool) {
+	if !bytes.HasPrefix(bytes.TrimLeft(line, " \t\r\n"), []byte("{")) {
+		return record{}, false // without the cost of a decoder, in a flood
+	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
 		return record{}, false

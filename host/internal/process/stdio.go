@@ -113,15 +113,16 @@ func (o *output) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// chunk is how much of an output is read at once.
-const chunk = 32 << 10
+// chunk is how much of an output is read, and worked at, at once: some 40 lines.
+const chunk = 8 << 10
 
-// copyAll reads until the end.
+// copyAll reads until the end, a flood at its pace.
 func copyAll(sink io.Writer, r io.Reader) {
 	buf := make([]byte, chunk)
+	var pace pace
 	for {
 		n, err := r.Read(buf)
-		_, _ = sink.Write(buf[:n])
+		pace.spend(func() { _, _ = sink.Write(buf[:n]) })
 		if err != nil {
 			return
 		}
