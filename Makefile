@@ -85,8 +85,8 @@ generate: ## Generate the Go code of the protocols in shared/wire
 generate-check: generate ## Fail if the generated code was stale
 	git diff --exit-code -- shared/wire/berthv1 shared/wire/guestv1
 
-bench: build ## Measure the figures of docs/performance.md, with their ratios to baselines
-	CGO_ENABLED=0 $(GO) run ./test/bench -bin $(BIN)
+bench: build ## Measure the figures of docs/performance.md, with their ratios to baselines; DOCS as below
+	CGO_ENABLED=0 $(GO) run ./test/bench -bin $(BIN) $(if $(DOCS),-docs $(DOCS))
 
 bench-docker: build ## Measure the docker provider beside the engine itself and pydantic-ai-backend
 	@$(GO) run ./test/docker/images

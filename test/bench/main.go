@@ -7,9 +7,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +19,8 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/plugin/sdk/posix"
+	"github.com/berth-dev/berth/test/bench/internal/figures"
+	"github.com/berth-dev/berth/test/bench/internal/proc"
 )
 
 func main() {
@@ -25,14 +29,19 @@ func main() {
 		return
 	}
 	bin := flag.String("bin", "bin", "folder with the plugin binaries")
+	rows := flag.Bool("rows", true, "measure single calls and files")
+	docs := flag.String("docs", "", "a `FILE` whose part between the lines "+figures.Begin(figuresName)+" and "+figures.End+" is replaced by the figures of neighbours and of sockets")
 	flag.Parse()
-	if err := measureAll(context.Background(), *bin); err != nil {
+	if err := run(context.Background(), *bin, *rows, *docs); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func measureAll(ctx context.Context, bin string) (err error) {
+// figuresName is that of the figures of neighbours and of sockets in a document.
+const figuresName = "neighbours"
+
+func run(ctx context.Context, bin string, rows bool, docs string) (err error) {
 	bin, err = filepath.Abs(bin)
 	if err != nil {
 		return err
@@ -42,6 +51,30 @@ func measureAll(ctx context.Context, bin string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if rows {
+		if err := measureAll(ctx, bin, dir); err != nil {
+			return err
+		}
+	}
+	var told bytes.Buffer
+	out := io.MultiWriter(os.Stdout, &told)
+	fmt.Fprintf(out, "\n%s/%s, %d cores, %s. Load average before it began: %s.\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), proc.LoadAverage())
+	fmt.Fprint(out, "\nA `stat` of the state provider while another provider of the same host misbehaves:\n\n")
+	if err := neighbours(ctx, out, bin, filepath.Join(dir, "neighbours")); err != nil {
+		return err
+	}
+	fmt.Fprint(out, "\nWhat keeps others from a plugin's socket, on the state plugin under go-plugin's own client:\n\n")
+	if err := tls(ctx, out, bin, dir); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nLoad average at the end: %s.\n", proc.LoadAverage())
+	if docs == "" {
+		return nil
+	}
+	return figures.Fill(docs, figuresName, told.String())
+}
+
+func measureAll(ctx context.Context, bin, dir string) error {
 	h, err := host.New(host.Config{
 		PluginDirs: []string{bin},
 		DataDir:    dir,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/test/bench/internal/timing"
 )
 
 // bench is what every row needs.
@@ -20,9 +21,6 @@ type bench struct {
 	dir  string // scratch
 	out  io.Writer
 }
-
-// samples are the durations of one piece of work, done again and again.
-type samples []time.Duration
 
 // work is what is measured: it returns what is to be done afterwards, outside
 // the measurement, or nil.
@@ -34,8 +32,8 @@ func plain(do func() error) work {
 }
 
 // measure does the work n times, after some that warm up.
-func measure(n int, do work) (samples, error) {
-	taken := make(samples, 0, n)
+func measure(n int, do work) (timing.Samples, error) {
+	taken := make(timing.Samples, 0, n)
 	for i := -max(1, n/20); i < n; i++ {
 		begin := time.Now()
 		after, err := do()
@@ -54,12 +52,10 @@ func measure(n int, do work) (samples, error) {
 	return taken, nil
 }
 
-func (s samples) at(percent int) time.Duration { return s[(len(s)-1)*percent/100] }
-
 // compare measures the work and its baseline and prints a row. The two take
 // turns in blocks, so that a change of the machine's pace hits both.
 func (b *bench) compare(name, aim, baseline, provider string, n int, do, base work) error {
-	var ours, theirs samples
+	var ours, theirs timing.Samples
 	before := cpuTime(b.pid(provider))
 	const blocks = 4
 	for range blocks {
@@ -80,8 +76,8 @@ func (b *bench) compare(name, aim, baseline, provider string, n int, do, base wo
 		spent = fmt.Sprintf("pid %d, %v", pid, (cpuTime(pid) - before).Round(time.Millisecond))
 	}
 	fmt.Fprintf(b.out, "%s\t%v\t%v\t%.2f\t%s\t%v\t%s\t%s\n", name,
-		round(ours.at(50)), round(ours.at(95)), float64(ours.at(50))/float64(theirs.at(50)),
-		baseline, round(theirs.at(50)), aim, spent)
+		round(ours.At(50)), round(ours.At(95)), float64(ours.At(50))/float64(theirs.At(50)),
+		baseline, round(theirs.At(50)), aim, spent)
 	return nil
 }
 

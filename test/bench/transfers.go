@@ -14,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/plugin/sdk/posix"
 	"github.com/berth-dev/berth/shared/workspace"
 	"github.com/berth-dev/berth/test/bench/internal/proc"
+	"github.com/berth-dev/berth/test/bench/internal/timing"
 )
 
 // transfers writes and reads files of two sizes through both providers, against
@@ -78,13 +79,13 @@ func (b *bench) transfer(ctx context.Context, provider string, ws workspace.Work
 			return err
 		}
 		fmt.Fprintf(b.out, "%s %d MiB, %s\t%.0f\t%.2f\tthe same in process\t%.0f\t+%d MiB\t+%d MiB\tpid %d, %v\n",
-			way.name, size>>20, provider, rate(size, ours), float64(base.at(50))/float64(ours.at(50)), rate(size, base),
+			way.name, size>>20, provider, rate(size, ours), float64(base.At(50))/float64(ours.At(50)), rate(size, base),
 			(peakHost-idleHost)>>20, (peakPlugin-idlePlugin)>>20, pid, spent.Round(time.Millisecond))
 	}
 	return nil
 }
 
-func rate(size int64, s samples) float64 { return float64(size) / 1e6 / s.at(50).Seconds() }
+func rate(size int64, s timing.Samples) float64 { return float64(size) / 1e6 / s.At(50).Seconds() }
 
 func write(ctx context.Context, files workspace.Filesystem, path string, size int64) error {
 	w, err := files.Create(ctx, path, workspace.WriteOptions{})

@@ -203,7 +203,7 @@ func (e *endured) print(out io.Writer) {
 	fmt.Fprint(out, ".\n\n| call | calls | p50 | p99 |\n|---|---|---|---|\n")
 	for _, kind := range append(append([]string{"open"}, loadKinds...), "purge") {
 		if s := e.kinds[kind]; len(s) > 0 {
-			fmt.Fprintf(out, "| %s | %d | %s | %s |\n", kind, len(s), text(s.At(50)), text(s.At(99)))
+			fmt.Fprintf(out, "| %s | %d | %s | %s |\n", kind, len(s), timing.Text(s.At(50)), timing.Text(s.At(99)))
 		}
 	}
 	fmt.Fprint(out, "\n| resident memory | gateway | plugin |\n|---|---|---|\n")

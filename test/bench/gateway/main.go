@@ -14,24 +14,29 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-dev/berth/test/bench/internal/figures"
+	"github.com/berth-dev/berth/test/bench/internal/proc"
 )
+
+// figuresName is that of these figures in a document.
+const figuresName = "gateway"
 
 func main() {
 	bin := flag.String("bin", "bin", "folder with berth and the plugin binaries")
 	image := flag.String("image", "berth-test/busybox", "image of the workspaces, with a shell")
 	duration := flag.Duration("load", time.Minute, "how long the load lasts; 0 leaves it out")
 	rows := flag.Bool("rows", true, "measure the single calls")
-	docs := flag.String("docs", "", "a `FILE` whose part between the lines "+begin+" and "+end+" is replaced by the figures")
+	docs := flag.String("docs", "", "a `FILE` whose part between the lines "+figures.Begin(figuresName)+" and "+figures.End+" is replaced by the figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var figures bytes.Buffer
-	err := run(ctx, io.MultiWriter(os.Stdout, &figures), *bin, *image, *rows, load{sessions: 200, callers: 20, duration: *duration})
+	var told bytes.Buffer
+	err := run(ctx, io.MultiWriter(os.Stdout, &told), *bin, *image, *rows, load{sessions: 200, callers: 20, duration: *duration})
 	if err == nil && *docs != "" {
-		err = fill(*docs, figures.String())
+		err = figures.Fill(*docs, figuresName, told.String())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -40,7 +45,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, bin, image string, rows bool, l load) (err error) {
-	busy := loadAverage()
+	busy := proc.LoadAverage()
 	b, err := open(ctx, bin, image)
 	if err != nil {
 		return err
@@ -56,7 +61,7 @@ func run(ctx context.Context, out io.Writer, bin, image string, rows bool, l loa
 			return err
 		}
 	}
-	defer func() { fmt.Fprintf(out, "\nLoad average at the end: %s.\n", loadAverage()) }()
+	defer func() { fmt.Fprintf(out, "\nLoad average at the end: %s.\n", proc.LoadAverage()) }()
 	if l.duration == 0 {
 		return nil
 	}
@@ -66,34 +71,4 @@ func run(ctx context.Context, out io.Writer, bin, image string, rows bool, l loa
 	}
 	report.print(out)
 	return report.failed
-}
-
-// loadAverage is how many processes want to run, as Linux counts them over a minute.
-func loadAverage() string {
-	data, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(data), " ")
-	return first
-}
-
-// The lines of a document between which figures stand.
-const (
-	begin = "<!-- figures: gateway -->"
-	end   = "<!-- end of figures -->"
-)
-
-// fill puts figures into a document.
-func fill(path, figures string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(data), begin+"\n")
-	_, after, ended := strings.Cut(rest, end+"\n")
-	if !found || !ended {
-		return fmt.Errorf("%s has no lines %s and %s", path, begin, end)
-	}
-	return os.WriteFile(path, []byte(before+begin+"\n\n"+strings.TrimSpace(figures)+"\n\n"+end+"\n"+after), 0o644)
 }

@@ -20,7 +20,7 @@ func (b *bench) printClient(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		ours, theirs := by[columnBerth], by[columnSandboxd]
-		cells := []string{r.name, text(ours.At(50)) + ours.note, text(ours.At(95)), text(theirs.At(50)) + theirs.note, text(theirs.At(95)), ratio(theirs, ours), aim(r, ours)}
+		cells := []string{r.name, timing.Text(ours.At(50)) + ours.note, timing.Text(ours.At(95)), timing.Text(theirs.At(50)) + theirs.note, timing.Text(theirs.At(95)), ratio(theirs, ours), aim(r, ours)}
 		fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
 	}
 	return nil
@@ -36,9 +36,9 @@ func (b *bench) printWire(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		own, ours, theirs := by[columnHost], by[columnBerth], by[columnSandboxd]
-		cells := []string{r.name, text(own.At(50)), text(ours.At(50)), text(ours.At(95)), added(ours.At(50) - own.At(50))}
+		cells := []string{r.name, timing.Text(own.At(50)), timing.Text(ours.At(50)), timing.Text(ours.At(95)), added(ours.At(50) - own.At(50))}
 		if len(theirs.Samples) > 0 {
-			cells = append(cells, text(theirs.At(50)), text(theirs.At(95)), ratio(theirs, ours))
+			cells = append(cells, timing.Text(theirs.At(50)), timing.Text(theirs.At(95)), ratio(theirs, ours))
 		} else {
 			cells = append(cells, "not natively", "–", "–")
 		}
@@ -74,20 +74,5 @@ func added(d time.Duration) string {
 	if d <= 0 {
 		return "nothing measurable"
 	}
-	return text(d)
-}
-
-// text is a duration with a space before its unit.
-func text(d time.Duration) string {
-	d = timing.Rounded(d)
-	switch {
-	case d >= time.Second:
-		return fmt.Sprintf("%.2f s", d.Seconds())
-	case d >= 100*time.Millisecond:
-		return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond))
-	case d >= 10*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
-	default:
-		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
-	}
+	return timing.Text(d)
 }

@@ -41,7 +41,7 @@ func Waits(t *testing.T, name string, pids []int, do func() error) {
 	}
 	var err error
 	for _, pid := range pids {
-		err = errors.Join(err, release(pid))
+		err = errors.Join(err, proc.Continue(pid))
 	}
 	select {
 	case ended := <-done:
@@ -57,12 +57,12 @@ func Waits(t *testing.T, name string, pids []int, do func() error) {
 // hold stops a process, and waits until all its threads have stopped: one that goes on
 // a little longer may still do something about the next process that is stopped.
 func hold(pid int) error {
-	if err := signalStop(pid); err != nil {
+	if err := proc.Stop(pid); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(patience); !proc.Stopped(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("process %d has not stopped after %v", pid, patience), release(pid))
+			return errors.Join(fmt.Errorf("process %d has not stopped after %v", pid, patience), proc.Continue(pid))
 		}
 	}
 	return nil

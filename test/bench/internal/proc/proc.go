@@ -55,3 +55,13 @@ func Stopped(pid int) bool {
 	}
 	return len(threads) > 0
 }
+
+// LoadAverage is how many processes want to run, as Linux counts them over a minute.
+func LoadAverage() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(data), " ")
+	return first
+}
