@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"testing"
 
 	"go.uber.org/goleak"
 )
@@ -81,7 +80,7 @@ func suffix() string {
 
 // Main is what TestMain does where plugins are needed: it builds them, runs the
 // tests, and looks for goroutines that were left.
-func Main(m *testing.M, plugins *Plugins) (status int) {
+func Main(m interface{ Run() int }, plugins *Plugins) (status int) {
 	dir, err := os.MkdirTemp("", "faults")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

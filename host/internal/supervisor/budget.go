@@ -29,7 +29,7 @@ func (s *Supervisor) watchBudget(p *plugin) {
 	}
 	tick := time.NewTicker(s.cfg.BudgetInterval)
 	defer tick.Stop()
-	for over, told := 0, false; ; {
+	for use := (memoryUse{limits: limits}); ; {
 		select {
 		case <-tick.C:
 		case <-p.backend.Exited():
@@ -41,18 +41,32 @@ func (s *Supervisor) watchBudget(p *plugin) {
 		if err != nil || exited(p.backend.Exited()) {
 			continue // it is ending, or of another process by now
 		}
-		if over++; limits.Memory == 0 || used <= limits.Memory {
-			over = 0
-		}
-		if used > limits.MemorySoft && !told {
-			told = true
+		warn, end := use.read(used)
+		if warn {
 			s.warnSoft(p, used, limits)
 		}
-		if over == overReadings {
+		if end {
 			p.backend.Kill(fmt.Sprintf("it used %s of memory, its budget is %s", budget.About(used), budget.Size(limits.Memory)))
 			return
 		}
 	}
+}
+
+// memoryUse is what a plugin was seen to use.
+type memoryUse struct {
+	limits budget.Limits
+	over   int  // readings in a row over its memory
+	told   bool // of its soft bound
+}
+
+// read takes a reading, and tells what to do about it.
+func (u *memoryUse) read(used int64) (warn, end bool) {
+	if u.over++; u.limits.Memory == 0 || used <= u.limits.Memory {
+		u.over = 0
+	}
+	warn = used > u.limits.MemorySoft && !u.told
+	u.told = u.told || warn
+	return warn, u.over == overReadings
 }
 
 func (s *Supervisor) warnSoft(p *plugin, used int64, limits budget.Limits) {

@@ -42,6 +42,8 @@ var _ = func() bool { // as early as an init function
 
 func main() {
 	switch how() {
+	case eater:
+		beEater()
 	case faults.Slow:
 		time.Sleep(3 * time.Second)
 	case faults.Silent:

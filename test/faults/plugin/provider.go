@@ -149,6 +149,9 @@ func do(ctx context.Context, verb, arg string) ([]byte, error) {
 		}
 		return []byte(strconv.Itoa(child.Process.Pid)), nil
 	}
+	if answer, ok, err := consume(verb, arg); ok {
+		return answer, err
+	}
 	return nil, fmt.Errorf("verb %q: %w", verb, errors.ErrUnsupported)
 }
 
