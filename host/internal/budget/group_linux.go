@@ -86,21 +86,21 @@ func (g *group) limit(controllers []string, limits Limits) error {
 		set = append(set, [2]string{"cpu.max", fmt.Sprintf("%d %d", quota, period.Microseconds())})
 	}
 	for _, s := range set {
-		if err := write(filepath.Join(g.dir, s[0]), s[1]); err != nil {
+		if err := g.machine.write(filepath.Join(g.dir, s[0]), s[1]); err != nil {
 			return err
 		}
 	}
 	if g.memory && g.version == 2 {
 		// What a plugin has started is nothing without it. Older kernels have no such
 		// file.
-		_ = write(filepath.Join(g.dir, "memory.oom.group"), "1")
+		_ = g.machine.write(filepath.Join(g.dir, "memory.oom.group"), "1")
 	}
 	return nil
 }
 
 // add moves a process into the group.
 func (g *group) add(pid int) error {
-	return write(filepath.Join(g.dir, membersFile), strconv.Itoa(pid))
+	return g.machine.write(filepath.Join(g.dir, membersFile), strconv.Itoa(pid))
 }
 
 // oomKills counts the processes of the group that the kernel has killed for want of
@@ -124,7 +124,7 @@ func (g *group) oomKills() int {
 func (g *group) remove() error {
 	deadline := time.Now().Add(emptyWait)
 	for {
-		killMembers(g.dir)
+		g.machine.killMembers(g.dir)
 		err := g.removeTree(g.dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -161,8 +161,8 @@ func groupsBelow(dir string) (list []string) {
 }
 
 // killMembers sends SIGKILL to all in a group and in those below it.
-func killMembers(dir string) {
-	if write(filepath.Join(dir, killFile), "1") == nil {
+func (m machine) killMembers(dir string) {
+	if m.write(filepath.Join(dir, killFile), "1") == nil {
 		return
 	}
 	for _, word := range words(filepath.Join(dir, membersFile)) {
@@ -171,7 +171,7 @@ func killMembers(dir string) {
 		}
 	}
 	for _, below := range groupsBelow(dir) {
-		killMembers(below)
+		m.killMembers(below)
 	}
 }
 

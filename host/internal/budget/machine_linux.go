@@ -23,6 +23,7 @@ type machine struct {
 	proc  string // of this process: /proc/self
 	mkdir func(path string) error
 	rmdir func(path string) error
+	write func(path, value string) error
 	// delegated says whether this process may make groups in one of version 2, as
 	// far as its manager has a say in that.
 	delegated func(dir string) bool
@@ -33,6 +34,7 @@ func thisMachine() machine {
 		proc:      "/proc/self",
 		mkdir:     func(path string) error { return unix.Mkdir(path, 0o755) },
 		rmdir:     unix.Rmdir,
+		write:     write,
 		delegated: isDelegated,
 	}
 }
@@ -129,7 +131,7 @@ func (h hierarchy) parent(m machine, controllers []string) (dir string, found []
 	if h.version == 1 {
 		return h.own, controllers, mayMakeGroups(h.own, h.own)
 	}
-	errs := []error{}
+	var errs []error
 	for _, dir := range []string{h.own, filepath.Dir(h.own)} {
 		if dir == h.own && !handsDown(dir, controllers) && !isRoot(dir) || dir == filepath.Dir(h.mount) {
 			continue
@@ -142,7 +144,7 @@ func (h hierarchy) parent(m machine, controllers []string) (dir string, found []
 			errs = append(errs, err)
 			continue
 		}
-		if found, err = handDown(dir, controllers); len(found) > 0 {
+		if found, err = m.handDown(dir, controllers); len(found) > 0 {
 			return dir, found, err
 		}
 		errs = append(errs, err)
@@ -191,7 +193,7 @@ func handsDown(dir string, controllers []string) bool {
 
 // handDown has the groups below dir have controllers, and tells which of them they
 // have. The error is about the others.
-func handDown(dir string, controllers []string) (found []string, err error) {
+func (m machine) handDown(dir string, controllers []string) (found []string, err error) {
 	path := filepath.Join(dir, handedDownFile)
 	for _, c := range controllers {
 		if handsDown(dir, []string{c}) {
@@ -202,7 +204,7 @@ func handDown(dir string, controllers []string) (found []string, err error) {
 			err = errors.Join(err, fmt.Errorf("%s has no controller %s", dir, c))
 			continue
 		}
-		if writeErr := write(path, "+"+c); writeErr != nil {
+		if writeErr := m.write(path, "+"+c); writeErr != nil {
 			err = errors.Join(err, writeErr)
 			continue
 		}
