@@ -174,3 +174,16 @@ func (l *providerLog) set(level hclog.Level) error {
 	}
 	return nil
 }
+
+// LogLevel is from what level on a provider's records are logged, and whether that
+// is its own ([Host.SetLogLevel]) or the host's.
+func (h *Host) LogLevel(provider string) (level hclog.Level, own bool, err error) {
+	p, err := h.provider(provider)
+	if err != nil {
+		return hclog.NoLevel, false, err
+	}
+	if level = p.log.own(); level != hclog.NoLevel {
+		return level, true, nil
+	}
+	return h.logger.GetLevel(), false, nil
+}

@@ -41,7 +41,8 @@ func (a *app) attend(ctx context.Context, h *host.Host, address string, flag adm
 	hangups := make(chan os.Signal, 1) // several at once are one reload
 	a.reloads.Store(true)
 	signal.Notify(hangups, syscall.SIGHUP)
-	work.Go(func() { a.reloadAtHangups(ctx, h, hangups) })
+	server := admin.NewServer(h, admin.About{Version: version, Config: place.Config, Address: address}, logger)
+	work.Go(func() { a.reloadAtHangups(ctx, server, hangups) })
 	work.Go(func() {
 		select {
 		case <-ending:
@@ -51,7 +52,6 @@ func (a *app) attend(ctx context.Context, h *host.Host, address string, flag adm
 	})
 	var served error
 	if socket != nil {
-		server := admin.NewServer(h, admin.About{Version: version, Config: place.Config, Address: address}, logger)
 		work.Go(func() {
 			if served = server.Serve(ctx, socket); served != nil {
 				logger.Error("this serve cannot be looked after any more", "error", served)
@@ -71,14 +71,14 @@ func (a *app) attend(ctx context.Context, h *host.Host, address string, flag adm
 
 // reloadAtHangups swaps all plugins at each hangup. The configuration is not read
 // again.
-func (a *app) reloadAtHangups(ctx context.Context, h *host.Host, hangups <-chan os.Signal) {
+func (a *app) reloadAtHangups(ctx context.Context, server *admin.Server, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-hangups:
 		case <-ctx.Done():
 			return
 		}
-		list, err := admin.Reload(ctx, h, nil)
+		list, err := server.Reload(ctx, nil)
 		if err != nil { // of a name, and there is none
 			a.say("reload: %v", err)
 		}

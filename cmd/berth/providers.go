@@ -68,7 +68,7 @@ func (a *app) runningProviders(ctx context.Context, client *admin.Client, format
 	for i, st := range status.Providers {
 		rows[i] = display.Row{Name: st.Name, Object: st, Cells: []string{
 			st.Name, cell(st.Plugin), cell(st.Version), cell(st.State), number(st.PID), strconv.Itoa(st.Restarts), strconv.Itoa(st.InFlight),
-			strconv.Itoa(st.Leaving), cell(shortDigest(st.Digest)), cell(trouble(st)),
+			strconv.Itoa(st.Leaving), cell(digest(st)), cell(trouble(st)),
 		}}
 	}
 	return display.List(a.stdout, format, heading, rows)
@@ -76,7 +76,10 @@ func (a *app) runningProviders(ctx context.Context, client *admin.Client, format
 
 // trouble is what an operator should know first.
 func trouble(st host.ProviderStatus) string {
-	if st.SwapError != "" {
+	switch {
+	case st.Quarantine != "":
+		return "quarantined: " + st.Quarantine
+	case st.SwapError != "":
 		return "not swapped: " + st.SwapError
 	}
 	return st.LastError
@@ -105,7 +108,7 @@ func (a *app) providers(ctx context.Context, format display.Format) error {
 	for i, c := range checked {
 		rows[i] = display.Row{
 			Name: c.Name,
-			Cells: []string{c.Name, cell(c.Plugin), cell(c.Version), cell(c.State), cell(shortDigest(c.Digest)), cell(c.Path),
+			Cells: []string{c.Name, cell(c.Plugin), cell(c.Version), cell(c.State), cell(digest(c.ProviderStatus)), cell(c.Path),
 				cell(c.Error)},
 			Object: c,
 		}
@@ -138,6 +141,14 @@ func checkAll(ctx context.Context, h *host.Host) []checked {
 	}
 	wg.Wait()
 	return result
+}
+
+// digest says which bytes run, and whether the operator went back to them.
+func digest(st host.ProviderStatus) string {
+	if st.RolledBackFrom != "" {
+		return shortDigest(st.Digest) + " (rolled back)"
+	}
+	return shortDigest(st.Digest)
 }
 
 // shortDigest is enough of a digest to compare by eye.

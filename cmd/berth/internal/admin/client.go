@@ -103,11 +103,21 @@ func (c *Client) Story(ctx context.Context, provider string) (Story, error) {
 }
 
 // Reload has the plugins of the named providers swapped, or without names of all:
-// see the function of that name. It waits for as long as their starts may take.
+// see [Server.Reload]. It waits for as long as their starts may take.
 func (c *Client) Reload(ctx context.Context, names []string) ([]Reloaded, error) {
 	var answer reloadAnswer
 	err := c.call(ctx, http.MethodPost, "/reload", reloadRequest{Providers: names}, &answer)
 	return answer.Reloads, err
+}
+
+// SetLogLevel has the records of a provider logged from a level on, and tells what
+// holds now, with a warning if the plugin itself does not know it.
+func (c *Client) SetLogLevel(ctx context.Context, provider, level string) (now LogLevel, warning string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var answer levelAnswer
+	err = c.call(ctx, http.MethodPut, "/providers/"+url.PathEscape(provider)+"/log-level", levelRequest{level}, &answer)
+	return answer.LogLevel, answer.Warning, err
 }
 
 // RefusedError is what a serve says to a call that it does not carry out.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-dev/berth/host"
@@ -59,11 +60,11 @@ type Reloaded struct {
 // folders now, all at once, and tells of each in the order of their names. Without
 // names it does so for all that run, or have failed; one that cannot be swapped is no
 // failure then. The error is about a name that is none.
-func Reload(ctx context.Context, h Host, names []string) ([]Reloaded, error) {
+func (s *Server) Reload(ctx context.Context, names []string) ([]Reloaded, error) {
 	before := make(map[string]host.ProviderStatus)
 	var all []string
-	for _, st := range h.Providers() {
-		before[st.Name] = st
+	for _, st := range s.host.Providers() {
+		before[st.Name] = s.running.identify(st)
 		all = append(all, st.Name)
 	}
 	named := len(names) > 0
@@ -72,26 +73,27 @@ func Reload(ctx context.Context, h Host, names []string) ([]Reloaded, error) {
 	}
 	for _, name := range names {
 		if _, ok := before[name]; !ok {
-			return nil, fmt.Errorf("unknown provider %q: %w", name, workspace.ErrInvalid)
+			return nil, fmt.Errorf("unknown provider %q: configured: %s: %w", name, strings.Join(all, ", "), workspace.ErrInvalid)
 		}
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	list := make([]Reloaded, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
-		wg.Go(func() { list[i] = reload(ctx, h, before[name], named) })
+		wg.Go(func() { list[i] = s.reloadOne(ctx, before[name], named) })
 	}
 	wg.Wait()
 	return list, nil
 }
 
-func reload(ctx context.Context, h Host, before host.ProviderStatus, named bool) Reloaded {
+func (s *Server) reloadOne(ctx context.Context, before host.ProviderStatus, named bool) Reloaded {
 	r := Reloaded{Provider: before.Name, Before: processOf(before)}
 	if !named && before.State == stateStopped {
 		r.Outcome = Idle
 		return r
 	}
-	err := h.Reload(ctx, before.Name)
+	err := s.host.Reload(ctx, before.Name)
+	r.After = processOf(s.statusOf(before.Name))
 	switch {
 	case err == nil && r.Before.PID == 0:
 		r.Outcome = Started
@@ -102,18 +104,5 @@ func reload(ctx context.Context, h Host, before host.ProviderStatus, named bool)
 	default:
 		r.Outcome, r.Reason = Refused, err.Error()
 	}
-	after := before
-	if err == nil {
-		after, err = h.Check(ctx, before.Name) // which works out the digest
-		if err != nil {
-			r.Outcome, r.Reason = Refused, fmt.Sprintf("it was swapped, and then it failed: %v", err)
-		}
-	}
-	for _, st := range h.Providers() {
-		if st.Name == before.Name && err != nil {
-			after = st
-		}
-	}
-	r.After = processOf(after)
 	return r
 }

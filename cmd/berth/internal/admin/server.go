@@ -42,9 +42,10 @@ const (
 
 // Server answers at an admin socket.
 type Server struct {
-	host   Host
-	about  About
-	logger hclog.Logger
+	host    Host
+	about   About
+	logger  hclog.Logger
+	running *running
 }
 
 // NewServer makes a server. What about lacks of this process is filled in.
@@ -53,7 +54,7 @@ func NewServer(h Host, about About, logger hclog.Logger) *Server {
 	if about.Started.IsZero() {
 		about.Started = time.Now()
 	}
-	return &Server{host: h, about: about, logger: logger}
+	return &Server{host: h, about: about, logger: logger, running: newRunning()}
 }
 
 // Serve answers what comes in at l until ctx ends, and closes it. Calls that are
@@ -155,6 +156,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /"+apiVersion+"/status", s.status)
 	mux.HandleFunc("GET /"+apiVersion+"/providers/{name}", s.story)
 	mux.HandleFunc("POST /"+apiVersion+"/reload", s.reload)
+	mux.HandleFunc("PUT /"+apiVersion+"/providers/{name}/log-level", s.setLevel)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusNotFound, fmt.Errorf("berth %s has no call %s %s in its admin interface, %s", s.about.Version, r.Method, r.URL.Path, apiVersion))
 	})
@@ -174,7 +176,11 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusBadRequest, err)
 		return
 	}
-	s.answer(w, Status{Serve: s.about, Providers: s.host.Providers()})
+	status := Status{Serve: s.about, Providers: s.host.Providers()}
+	for i, st := range status.Providers {
+		status.Providers[i] = s.running.identify(st)
+	}
+	s.answer(w, status)
 }
 
 func (s *Server) story(w http.ResponseWriter, r *http.Request) {
@@ -182,24 +188,34 @@ func (s *Server) story(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusBadRequest, err)
 		return
 	}
-	story, err := tell(s.host, r.PathValue("name"))
+	story, err := s.tell(r.PathValue("name"))
 	if err != nil {
 		s.fail(w, http.StatusNotFound, err)
 		return
 	}
-	story.Serve = s.about
 	s.answer(w, story)
 }
 
 // tell is what a host knows of one provider.
-func tell(h Host, name string) (Story, error) {
-	events, err := h.Events(name)
+func (s *Server) tell(name string) (Story, error) {
+	events, err := s.host.Events(name)
 	if err != nil {
 		return Story{}, err
 	}
-	all := h.Providers()
-	i := slices.IndexFunc(all, func(st host.ProviderStatus) bool { return st.Name == name })
-	return Story{Provider: all[i], Events: events}, nil
+	story := Story{Serve: &s.about, Events: events, Provider: s.statusOf(name)}
+	if story.Search, err = s.host.Search(name); err != nil {
+		return Story{}, err
+	}
+	story.LogLevel, err = s.level(name)
+	return story, err
+}
+
+func (s *Server) statusOf(name string) host.ProviderStatus {
+	all := s.host.Providers()
+	if i := slices.IndexFunc(all, func(st host.ProviderStatus) bool { return st.Name == name }); i >= 0 {
+		return s.running.identify(all[i])
+	}
+	return host.ProviderStatus{}
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
@@ -208,7 +224,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusBadRequest, err)
 		return
 	}
-	list, err := Reload(r.Context(), s.host, req.Providers)
+	list, err := s.Reload(r.Context(), req.Providers)
 	switch {
 	case errors.Is(err, workspace.ErrInvalid):
 		s.fail(w, http.StatusNotFound, err)
@@ -217,6 +233,39 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.answer(w, reloadAnswer{Serve: s.about, Reloads: list})
 	}
+}
+
+func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
+	var req levelRequest
+	if err := s.read(w, r, &req); err != nil {
+		s.fail(w, http.StatusBadRequest, err)
+		return
+	}
+	level := hclog.LevelFromString(req.Level)
+	if level == hclog.NoLevel && req.Level != DefaultLevel {
+		s.fail(w, http.StatusBadRequest, fmt.Errorf("log level %q: want trace, debug, info, warn, error, off or %s", req.Level, DefaultLevel))
+		return
+	}
+	name := r.PathValue("name")
+	if _, err := s.level(name); err != nil {
+		s.fail(w, http.StatusNotFound, err)
+		return
+	}
+	var answer levelAnswer
+	if err := s.host.SetLogLevel(name, level); err != nil { // it holds here, if not in the plugin
+		answer.Warning = err.Error()
+	}
+	var err error
+	if answer.LogLevel, err = s.level(name); err != nil {
+		s.fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	s.answer(w, answer)
+}
+
+func (s *Server) level(name string) (LogLevel, error) {
+	level, own, err := s.host.LogLevel(name)
+	return LogLevel{Level: level.String(), Own: own}, err
 }
 
 // read reads a body strictly into v: one JSON object with members that v has, and
