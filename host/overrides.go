@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -97,4 +98,26 @@ func (s *schema) perWorkspaceKeys() []string {
 		}
 	}
 	return keys
+}
+
+// CheckOverrides says whether a workspace of the provider may be opened with a
+// configuration of its own, as by [workspace.WithConfig]. It starts the provider's
+// plugin, if that does not run, and creates nothing. What is wrong is a [*ConfigError],
+// whose key is one of config, or wraps [workspace.ErrInvalid].
+func (h *Host) CheckOverrides(ctx context.Context, provider string, config map[string]any) error {
+	p, err := h.provider(provider)
+	if err != nil {
+		return err
+	}
+	overrides, env, err := splitOverrides(config)
+	if err != nil {
+		return err
+	}
+	inst, err := p.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer inst.Release()
+	_, err = p.overrides(inst.Describe(), overrides, env)
+	return err
 }

@@ -105,6 +105,9 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 		defer cancel()
 		err = a.also(err, g.Shutdown(shutdown))
 	}()
+	if err := a.checkRuntimes(ctx, g); err != nil {
+		return err
+	}
 	l, err := g.Listen(ctx)
 	if err != nil {
 		return err
@@ -122,6 +125,19 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 	_, _ = fmt.Fprintf(a.stdout, "berth serves at %s\n", g.URL(l))
 	a.notifyManager(ctx, managerReady)
 	return g.Serve(ctx, l)
+}
+
+// checkTimeout bounds the start of plugins that runtimes override something of: one
+// that takes longer, as where its engine does not answer, does not keep the gateway
+// from serving.
+const checkTimeout = 30 * time.Second
+
+// checkRuntimes tells at the start, not at the first open, what a runtime overrides
+// that its provider does not have.
+func (a *app) checkRuntimes(ctx context.Context, g *gateway.Gateway) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return g.CheckRuntimes(ctx)
 }
 
 // gatewayConfig is what the configuration says, the flags, and the environment.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/gateway/internal/session"
 	"github.com/berth-dev/berth/host/gateway/internal/store"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -54,7 +55,8 @@ type Config struct {
 	Version string
 }
 
-// TLS names the files of a certificate, with its chain, and of its key, in PEM.
+// TLS names the files of a certificate, with its chain, and of its key, in PEM. They
+// are read again when they have changed.
 type TLS struct{ Cert, Key string }
 
 // Runtime is what an alias stands for.
@@ -66,6 +68,8 @@ type Runtime struct {
 	Config map[string]any
 	// Description is for people.
 	Description string
+
+	section host.Section // of Config, where that is from a file
 }
 
 // Policy holds ceilings and lifetimes.

@@ -70,7 +70,7 @@ func New(ctx context.Context, config Config) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, logger: config.Logger, mux: http.NewServeMux(), draining: make(chan struct{}), runs: newRunTable(), tracer: newTracer(config.TracerProvider)}
 	var err error
-	if g.tls, err = config.TLS.load(); err != nil {
+	if g.tls, err = config.TLS.load(config.Logger); err != nil {
 		return nil, err
 	}
 	if g.store, err = store.Open(ctx, storeURL(config.Store)); err != nil {

@@ -206,6 +206,7 @@ func loadRuntimes(section host.Section, file host.Config) (runtimes map[string]R
 				provider = value
 				runtime.Provider, err = value.Text()
 			case "config":
+				runtime.section = value
 				runtime.Config, err = value.Object()
 			case "description":
 				runtime.Description, err = value.Text()

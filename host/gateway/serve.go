@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -34,18 +33,6 @@ const (
 
 // socketMode lets the user in whom the gateway runs as, and nobody else.
 const socketMode = 0o600
-
-// load reads the certificate and its key.
-func (t *TLS) load() (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
-	}
-	certificate, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-	if err != nil {
-		return nil, fmt.Errorf("gateway: loading the certificate: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
-}
 
 // Listen opens what the configuration says. A unix socket that nobody listens at
 // any more is replaced.
