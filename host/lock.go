@@ -149,8 +149,12 @@ func (p *pins) trust(found catalog.Binary) error {
 	if p.allowWritable {
 		return nil
 	}
-	if err := catalog.CheckTrust(found.Path); err != nil {
+	err := catalog.CheckTrust(found.Path)
+	switch {
+	case errors.As(err, new(*catalog.UntrustedError)):
 		return fmt.Errorf("plugin %s: %w, or set allow_writable_plugins: true", found.Name, err)
+	case err != nil:
+		return fmt.Errorf("plugin %s: %w", found.Name, err)
 	}
 	return nil
 }

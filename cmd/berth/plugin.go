@@ -12,10 +12,10 @@ import (
 func newPluginCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "plugin",
-		Short:   "Tell about plugins",
-		Example: "  berth plugin schema state",
+		Short:   "Tell about plugins, and change which release of one runs",
+		Example: "  berth plugin schema state\n  berth plugin rollback state",
 	}
-	cmd.AddCommand(newPluginSchemaCommand(a))
+	cmd.AddCommand(newPluginSchemaCommand(a), newPluginDiffCommand(a), newPluginRollbackCommand(a))
 	return cmd
 }
 

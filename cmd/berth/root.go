@@ -57,7 +57,7 @@ func newRootCommand(a *app) *cobra.Command {
 	addGroup(root, groupFiles, newLsCommand(a), newCatCommand(a), newStatCommand(a), newMkdirCommand(a),
 		newRmCommand(a), newMvCommand(a), newCpCommand(a))
 	addGroup(root, groupOperate, newPsCommand(a), newPruneCommand(a), newSuspendCommand(a), newDestroyCommand(a),
-		newProvidersCommand(a), newWhyCommand(a), newReloadCommand(a), newLogLevelCommand(a), newConfigCommand(a), newPluginCommand(a), newServeCommand(a))
+		newProvidersCommand(a), newWhyCommand(a), newReloadCommand(a), newLogLevelCommand(a), newConfigCommand(a), newPluginCommand(a), newLockCommand(a), newServeCommand(a))
 	root.AddCommand(newVersionCommand(a), newCompletionCommand(a))
 	root.SetHelpCommand(newHelpCommand())
 	mend(a, root)
