@@ -77,7 +77,7 @@ func (p Provider) explain(prefix string, err error) error {
 //	  notes:  {plugin: state, config: {store: "file:./notes.db"}}
 //
 // Keys of a provider are plugin, config, inherit_env, conventional_env,
-// start_timeout, drain_limit and idle_timeout; beside providers and plugin_dirs
+// start_timeout, drain_limit, idle_timeout and budget; beside providers and plugin_dirs
 // there are data_dir, cache_dir, watch_plugins, allow_writable_plugins, and, for others to read, gateway and
 // admin_socket: see [Config.Section]. ${VAR} in a string is that variable
 // of this process, ${VAR:-x} has a default, $${ is a literal ${. Relative paths, and

@@ -29,6 +29,7 @@ providers:
     start_timeout: 20s
     drain_limit: 5m
     idle_timeout: 1h30m
+    budget: {memory: "${MEMORY:-256MiB}", memory_soft: 200MiB, cpu: 0.5, restarts: 5, restart_window: 10m}
     conventional_env: false
     inherit_env: [KUBECONFIG, "${EXTRA:-OTHER}"]
     config:
@@ -38,6 +39,7 @@ providers:
         one
         two
   local:
+  wild: {budget: {cpu: 2, restarts: unlimited}}
 `
 	yes := false
 	config, err := parseConfig("berth.yaml", "/etc/berth", []byte(text), lookup(map[string]string{"IMAGE": "golang:1.26", "SECRET": "${IMAGE}"}))
@@ -57,9 +59,11 @@ providers:
 			}},
 			"build": {
 				Plugin: "docker", StartTimeout: 20 * time.Second, DrainLimit: 5 * time.Minute, IdleTimeout: 90 * time.Minute, ConventionalEnv: &yes, InheritEnv: []string{"KUBECONFIG", "OTHER"},
+				Budget: Budget{Memory: 256 << 20, MemorySoft: 200 << 20, CPU: 0.5, Restarts: 5, RestartWindow: 10 * time.Minute},
 				Config: map[string]any{"image": "golang:1.26", "env": map[string]any{"TOKEN": "x${IMAGE}y${SECRET}"}, "script": "one\ntwo\n"},
 			},
 			"local": {},
+			"wild":  {Budget: Budget{CPU: 2, Restarts: UnlimitedRestarts}},
 		},
 	}
 	if !reflect.DeepEqual(config, want) {

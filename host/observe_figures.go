@@ -27,6 +27,7 @@ type figures struct {
 	restarts metric.Int64ObservableCounter
 	swaps    metric.Int64ObservableCounter
 	dropped  metric.Int64ObservableGauge
+	isolated metric.Int64ObservableGauge
 	watch    metric.Registration
 }
 
@@ -38,7 +39,7 @@ func durationBounds() []float64 {
 
 func newFigures(meter metric.Meter) (*figures, error) {
 	f := &figures{meter: meter}
-	var errs [10]error
+	var errs [11]error
 	f.operations, errs[0] = meter.Int64Counter("berth.operations", metric.WithUnit("{operation}"),
 		metric.WithDescription("Operations that ended; error.type tells of those that failed."))
 	f.durations, errs[1] = meter.Float64Histogram("berth.operation.duration", metric.WithUnit("s"),
@@ -60,6 +61,8 @@ func newFigures(meter metric.Meter) (*figures, error) {
 		metric.WithDescription("Plugins that took the place of a running one."))
 	f.dropped, errs[9] = meter.Int64ObservableGauge("berth.plugin.log.dropped", metric.WithUnit("{record}"),
 		metric.WithDescription("Log records of the running plugin that the logger was too slow for."))
+	f.isolated, errs[10] = meter.Int64ObservableGauge("berth.plugin.quarantined",
+		metric.WithDescription("1 while the provider's plugin is not started, since it died too often."))
 	return f, errors.Join(errs[:]...)
 }
 
@@ -101,6 +104,11 @@ func (o *observer) follow(providers map[string]*provider) (err error) {
 				up = 1
 			}
 			o.ObserveInt64(f.up, up, of)
+			quarantined := int64(0)
+			if st.Quarantine != nil {
+				quarantined = 1
+			}
+			o.ObserveInt64(f.isolated, quarantined, of)
 			o.ObserveInt64(f.leaving, int64(st.Leaving), of)
 			o.ObserveInt64(f.active, int64(st.Calls), of)
 			o.ObserveInt64(f.restarts, int64(st.Restarts), of)
@@ -108,7 +116,7 @@ func (o *observer) follow(providers map[string]*provider) (err error) {
 			o.ObserveInt64(f.dropped, int64(min(st.LogDropped, 1<<62)), of) //nolint:gosec // bounded
 		}
 		return nil
-	}, f.up, f.leaving, f.active, f.restarts, f.swaps, f.dropped)
+	}, f.up, f.leaving, f.active, f.restarts, f.swaps, f.dropped, f.isolated)
 	if err != nil {
 		return fmt.Errorf("host: following its plugins for metrics: %w", err)
 	}

@@ -1,8 +1,11 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,11 +16,28 @@ func beNice(niceness int) error {
 	if !mayUndo() {
 		return nil
 	}
-	// The group is this process with all its threads, and what it has started.
-	if err := unix.Setpriority(unix.PRIO_PGRP, 0, niceness); err != nil {
-		return fmt.Errorf("taking niceness %d: %w", niceness, err)
+	// Each thread has its own, and gives it to those that it makes: until there is none
+	// that was not seen yet.
+	for seen := map[int]bool{}; ; {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return fmt.Errorf("taking niceness %d: %w", niceness, err)
+		}
+		before := len(seen)
+		for _, task := range tasks {
+			id, err := strconv.Atoi(task.Name())
+			if err != nil || seen[id] {
+				continue
+			}
+			seen[id] = true
+			if err := unix.Setpriority(unix.PRIO_PROCESS, id, niceness); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("taking niceness %d: %w", niceness, err)
+			}
+		}
+		if len(seen) == before {
+			return nil
+		}
 	}
-	return nil
 }
 
 // mayUndo tries it, on a thread that ends with that.

@@ -139,7 +139,7 @@ type pluginProcess struct {
 	sockets  string
 }
 
-func startPlugin(t *testing.T, kind string) *pluginProcess {
+func startPlugin(t *testing.T, kind string, env ...string) *pluginProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -157,10 +157,10 @@ func startPlugin(t *testing.T, kind string) *pluginProcess {
 		cmd: exec.Command(self), stderr: &syncBuffer{}, lifeline: ours,
 		marker: filepath.Join(t.TempDir(), "closed"), sockets: sockets,
 	}
-	p.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + sockets,
-		fastExit, pluginTestEnv + "=" + kind, markerEnv + "=" + p.marker, wire.LifelineEnv + "=3",
-	}
+	p.cmd.Env = append(env,
+		"PATH="+os.Getenv("PATH"), "TMPDIR="+sockets,
+		fastExit, pluginTestEnv+"="+kind, markerEnv+"="+p.marker, wire.LifelineEnv+"=3",
+	)
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.client = plugin.NewClient(&plugin.ClientConfig{
 		Cmd: p.cmd, HandshakeConfig: wire.Handshake(), SkipHostEnv: true,

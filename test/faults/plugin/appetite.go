@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -17,6 +18,8 @@ import (
 var eaten struct {
 	mu    sync.Mutex
 	bytes []byte
+
+	lifelines []io.WriteCloser // of children that eat
 }
 
 // consume is what do does of memory, processor time and processes. ok says that the
@@ -76,7 +79,7 @@ func fork(arg string) error {
 	return nil
 }
 
-// eatingChild is this binary again, which eats and waits.
+// eatingChild is this binary again, which eats, and ends when this process does.
 func eatingChild(mib string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -84,6 +87,10 @@ func eatingChild(mib string) ([]byte, error) {
 	}
 	child := detached(self, mib)
 	child.Args[0] = wire.BinaryPrefix + eater
+	lifeline, err := child.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
 	ready, err := child.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -94,6 +101,9 @@ func eatingChild(mib string) ([]byte, error) {
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		return nil, err
 	}
+	eaten.mu.Lock()
+	eaten.lifelines = append(eaten.lifelines, lifeline)
+	eaten.mu.Unlock()
 	return []byte(strconv.Itoa(child.Process.Pid)), nil
 }
 
@@ -105,5 +115,6 @@ func beEater() {
 		panic(err)
 	}
 	fmt.Println("ready")
-	select {}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
 }
