@@ -172,7 +172,7 @@ func (c *client) unanswered(ctx context.Context, doing string, timeout time.Dura
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		// Not that error itself: the caller's deadline has not passed.
-		return fmt.Errorf("%s: the service at %s has not answered within %v: %w", doing, c.base, timeout, workspace.ErrTransient)
+		return fmt.Errorf("%s: the service at %s has not answered within %v: %w", doing, c.base, timeout.Round(time.Millisecond), workspace.ErrTransient)
 	}
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {

@@ -24,6 +24,8 @@ const (
 	// lookRounds is how many tenths of a second a look waits for output in the container.
 	// The script there stops a command that nobody has looked after for ten seconds.
 	lookRounds = 30
+	// leaseTime is how long a command goes on there that nobody looks after.
+	leaseTime = 10 * time.Second
 	// lookTime is what those rounds take on a loaded machine.
 	lookTime = 10 * time.Second
 	// leasePause lies between two looks that bring nothing, since nobody reads.
@@ -35,6 +37,8 @@ const (
 	// follows at most so long after TERM (contract C5).
 	stopWay = 300 * time.Millisecond
 )
+
+var errSilent = fmt.Errorf("the service has not answered for longer than a command goes on that nobody looks after: %w", workspace.ErrTransient)
 
 // process is one command.
 type process struct {
@@ -140,18 +144,20 @@ func (p *process) run() {
 func (p *process) send(first []byte, whole bool) (held *access, ran *runAnswer, err error) {
 	over, end := context.WithCancel(p.ctx)
 	var helpers sync.WaitGroup
-	helpers.Go(func() { p.follow(over) })
+	asked, giveUp := context.WithCancelCause(p.ctx)
+	defer giveUp(nil)
+	helpers.Go(func() { p.follow(over, giveUp) })
 	if p.stdin != nil && !whole {
 		helpers.Go(func() { p.feed(over) })
 	}
-	err = p.session.call(p.ctx, func(a *access) (err error) {
+	err = p.session.call(asked, func(a *access) (err error) {
 		held = a
 		earlier := p.session.kept.take()
 		r := p.request(first, whole, earlier)
 		p.mu.Lock()
 		p.runID = r.id
 		p.mu.Unlock()
-		if ran, err = p.session.post(p.ctx, a, r); err != nil {
+		if ran, err = p.session.post(asked, a, r); err != nil {
 			p.session.arrived(earlier...) // they may be there still
 		}
 		return err
@@ -215,18 +221,30 @@ func (p *process) positions() []string {
 }
 
 // follow brings the output of a command while it runs, for as long as somebody reads,
-// and tells the container that somebody is there (contract B3).
-func (p *process) follow(ctx context.Context) {
+// and tells the container that somebody is there (contract B3). When it cannot tell that
+// for so long that the command was stopped there, the request is given up too.
+func (p *process) follow(ctx context.Context, giveUp context.CancelCauseFunc) {
+	answered := time.Now()
+	var err error
 	for pause := firstLook; sleep(ctx, pause) == nil; {
+		switch {
+		case !errors.Is(err, workspace.ErrTransient):
+			answered = time.Now()
+		case time.Since(answered) > leaseTime+p.session.client.timeout:
+			giveUp(errSilent)
+			return
+		}
 		if p.unread() {
-			t, err := p.control(ctx, p.session.client.timeout, p.session.facts().control("lease", p.where()))
+			var t told
+			t, err = p.control(ctx, p.session.client.timeout, p.session.facts().control("lease", p.where()))
 			p.note(ctx, "renewing a command's lease", err)
 			p.heard(t)
 			pause = p.untilRead(ctx, leasePause)
 			continue
 		}
 		args := append([]string{"exchange", p.where()}, p.positions()...)
-		t, err := p.control(ctx, lookTime+p.session.client.timeout, p.session.facts().control(append(args, strconv.Itoa(lookRounds))...))
+		var t told
+		t, err = p.control(ctx, lookTime+p.session.client.timeout, p.session.facts().control(append(args, strconv.Itoa(lookRounds))...))
 		if err == nil {
 			err = p.take(t)
 		}

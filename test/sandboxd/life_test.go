@@ -215,6 +215,24 @@ func TestResetConnection(t *testing.T) {
 	}
 }
 
+// TestSilentService: a command is given up when the service has not answered for so long
+// that its container has stopped it, not when its longest would have ended.
+func TestSilentService(t *testing.T) {
+	b := newBed(t, nil, map[string]any{"request_timeout": 1})
+	ws, ref := b.open(t)
+	p, err := ws.Start(t.Context(), workspace.Command{Script: beating})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the command runs", func() bool { return b.beats(t, ref, "beats") > 0 })
+	thaw := b.service.Freeze(t)
+	if res, err := p.Wait(); !errors.Is(err, workspace.ErrTransient) || !strings.Contains(err.Error(), "nobody looks after") {
+		t.Errorf("a command whose service is silent: %v, %v, want a fault that passes", res, err)
+	}
+	thaw()
+	b.stops(t, ref)
+}
+
 // TestSlowService: a service that does not answer in time is a fault that passes, told
 // when request_timeout has passed.
 func TestSlowService(t *testing.T) {
