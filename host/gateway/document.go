@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -32,6 +33,8 @@ func (g *Gateway) describeAPI() ([]byte, error) {
 		}
 	}
 	g.describeSessions(schemas)
+	describeFiles(paths, schemas)
+	describeCommands(schemas)
 	return json.Marshal(document)
 }
 
@@ -47,6 +50,41 @@ func (g *Gateway) describeSessions(schemas object) {
 	schemas.at("PolicyUpdate", "properties", "default_runtime")["enum"] = aliases
 	create["if"] = object{"properties": object{"attach": object{"const": true}}, "required": []string{"attach"}}
 	create["then"] = object{"properties": object{"session_id": object{"type": "string"}}, "required": []string{"session_id"}}
+}
+
+// absolutePath is what the protocol's file operations take. Another path is an error
+// about a path there, as clients know it, and none of the request's shape.
+const absolutePath = `^/[^\x00]*$`
+
+// describeFiles says of paths and of the headers of an upload what is answered in
+// another way than by the validation.
+func describeFiles(paths, schemas object) {
+	schemas.at("PathRequest", "properties", "path")["pattern"] = absolutePath
+	for path, header := range map[string]map[string]object{
+		"/sessions/{session_id}/files/write":   {"path": {"pattern": absolutePath}},
+		"/sessions/{session_id}/files/content": {"If-None-Match": {"enum": []string{"*"}}, "Content-Encoding": {"enum": []string{"identity"}}},
+	} {
+		for method := range paths.at(path) {
+			parameters, _ := paths.at(path, method)["parameters"].([]any)
+			for _, p := range parameters {
+				parameter := object(p.(map[string]any))
+				name, _ := parameter["name"].(string)
+				maps.Copy(parameter.at("schema"), header[name])
+			}
+		}
+	}
+}
+
+// describeCommands says that a command has a program, or is a script, and not both.
+func describeCommands(schemas object) {
+	program := object{"prefixItems": []object{{"type": "string", "minLength": 1}}}
+	maps.Copy(schemas.at("RunRequest", "properties", "argv"), program)
+	argv := object{"type": "array", "minItems": 1}
+	maps.Copy(argv, program)
+	schemas.at("StartRequest")["oneOf"] = []object{
+		{"properties": object{"argv": argv}, "required": []string{"argv"}},
+		{"properties": object{"script": object{"type": "string", "minLength": 1}}, "required": []string{"script"}},
+	}
 }
 
 // allowNull says of a request's keys that need not be there that they may as well
