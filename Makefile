@@ -12,7 +12,7 @@ GOLANGCI_LINT := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 GOVULNCHECK   := $(GO) run golang.org/x/vuln/cmd/govulncheck@latest
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-python test-docker test-sandboxd test-gateway cover fuzz lint vet generate generate-check bench bench-docker bench-gateway vulncheck clean
+.PHONY: help build demo test test-python test-docker test-sandboxd test-gateway test-chaos cover fuzz lint vet generate generate-check bench bench-docker bench-gateway vulncheck clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ test-sandboxd: ## Run the tests that need sandboxd (python3 with venv, PyPI, and
 test-gateway: ## Run the tests on the gateway (python3 with venv, PyPI, PostgreSQL, and a Docker engine)
 	@status=0; $(GO) test -timeout 20m -tags gateway -parallel 4 $(TESTFLAGS) ./test/gateway || status=1; \
 	$(GO) test -timeout 20m -tags gateway $(TESTFLAGS) -run '^TestPostgres$$' ./host/gateway/internal/... || status=1; exit $$status
+
+CHAOS ?= 2m
+test-chaos: ## Storm six providers for CHAOS (2m) and look for what was lost
+	@BERTH_TEST_CHAOS=$(CHAOS) $(GO) test -race -timeout 60m $(TESTFLAGS) ./test/chaos
 
 cover: ## Run the tests and write coverage.html
 	$(GO) test -coverpkg=./host/...,./plugin/...,./plugins/...,./shared/... -coverprofile=coverage.out ./...
