@@ -87,7 +87,9 @@ func (r *relayedRun) acceptAttached(m *berthv1.RunAttached) (*berthv1.RunRespons
 	}
 	r.attaching = false
 	r.taken = r.received
-	r.stdinTaken, r.stdinSent = m.GetStdinTaken(), m.GetStdinTaken()
+	// What was sent on the stream before may be under way to the command still: a
+	// window at most. The host knows how much that was.
+	r.stdinTaken, r.stdinSent = m.GetStdinTaken(), m.GetStdinTaken()+wire.RunWindow
 	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Attached{Attached: &berthv1.RunAttached{
 		StdoutOffset: r.received[stdout], StderrOffset: r.received[stderr], StdinTaken: m.GetStdinTaken(), StdinEnded: m.GetStdinEnded(),
 	}}}, nil

@@ -197,7 +197,7 @@ func (h *strictHost) accept(m *berthv1.RunResponse) {
 		h.attached = true
 		h.received = [2]int64{m.Attached.GetStdoutOffset(), m.Attached.GetStderrOffset()}
 		h.taken = h.received
-		h.stdinTaken, h.stdinSent = m.Attached.GetStdinTaken(), m.Attached.GetStdinTaken()
+		h.stdinTaken, h.stdinSent = m.Attached.GetStdinTaken(), m.Attached.GetStdinTaken()+wire.RunWindow
 	case *berthv1.RunResponse_Started:
 		if h.started {
 			h.t.Error("started twice")
