@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -150,7 +151,7 @@ func neighbours(ctx context.Context, out io.Writer, bin, dir string) (err error)
 			return fmt.Errorf("a neighbour that %s: %w", row.name, err)
 		}
 		const aim = 2
-		told := fmt.Sprint(aim)
+		told := strconv.Itoa(aim)
 		if t.ratio > aim {
 			told += ", **missed**"
 		}

@@ -45,8 +45,8 @@ type hostProcess struct {
 	*exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
-	stderr bytes.Buffer
-	pids   []int // of its plugins
+	said   bytes.Buffer // on stderr
+	pids   []int        // of its plugins
 }
 
 // startHost starts one that uses the temporary folder tmp.
@@ -60,7 +60,7 @@ func startHost(t *testing.T, tmp, kind string, env ...string) *hostProcess {
 	h.Env = append(os.Environ(), hostEnv+"="+kind, pluginsEnv+"="+pluginsWithSDK(t), "TMPDIR="+tmp, "XDG_RUNTIME_DIR=")
 	h.Env = append(h.Env, env...)
 	h.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	h.Cmd.Stderr = &h.stderr
+	h.Stderr = &h.said
 	if h.stdin, err = h.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (h *hostProcess) line(t *testing.T) string {
 	line, err := h.stdout.ReadString('\n')
 	if err != nil {
 		_ = h.Wait()
-		t.Fatalf("%v; on the host's stderr: %s", err, h.stderr.String())
+		t.Fatalf("%v; on the host's stderr: %s", err, h.said.String())
 	}
 	return strings.TrimSpace(line)
 }
@@ -160,7 +160,7 @@ func TestAPluginTakesNothingOfTheHostsStdin(t *testing.T) {
 	}()
 	got := make([]byte, len(sent))
 	if _, err := io.ReadFull(host.stdout, got); err != nil {
-		t.Fatalf("%v; on the host's stderr: %s", err, host.stderr.String())
+		t.Fatalf("%v; on the host's stderr: %s", err, host.said.String())
 	}
 	if !bytes.Equal(got, sent) {
 		t.Error("other bytes")
@@ -187,7 +187,7 @@ func TestCtrlCDrainsTheHost(t *testing.T) {
 		t.Errorf("the host says %q", got)
 	}
 	if err := host.Wait(); err != nil {
-		t.Errorf("the host: %v: %s", err, host.stderr.String())
+		t.Errorf("the host: %v: %s", err, host.said.String())
 	}
 	for _, pid := range host.pids {
 		if alive(pid) {
