@@ -63,6 +63,7 @@ func TestAPluginOverItsMemoryIsEnded(t *testing.T) {
 	if !regexp.MustCompile(want).MatchString(plug.Reason) {
 		t.Errorf("reason %q, want %s", plug.Reason, want)
 	}
+	poll(t, "its end is told", func() bool { return len(told(t, h, faults.Good, kind)) > 0 })
 	if events := told(t, h, faults.Good, kind); len(events) != 1 || !strings.Contains(events[0], "budget") {
 		t.Errorf("%s: %q", kind, events)
 	}

@@ -22,6 +22,7 @@ type ending struct {
 	backend
 	after  time.Duration // zero: never
 	reason string
+	oom    string
 	exited chan struct{}
 }
 
@@ -38,6 +39,7 @@ func (e *ending) Exited() <-chan struct{} {
 func (e *ending) Finished() <-chan struct{} { return e.exited }
 func (e *ending) PID() int                  { return 42 }
 func (e *ending) Reason() string            { return e.reason }
+func (e *ending) OutOfMemory() string       { return e.oom }
 func (e *ending) Stderr() []string          { return []string{"last"} }
 func (e *ending) ExitStatus() string {
 	if exited(e.exited) {
@@ -87,12 +89,14 @@ func TestInstanceError(t *testing.T) {
 		name   string
 		after  time.Duration
 		killed string
+		oom    string
 		cause  error
 		reason string
 		status string
 	}{
 		{name: "its end comes just after the broken connection", after: soon, cause: lost, reason: "the plugin ended during the call", status: "exit status 7"},
 		{name: "killed by the host", after: soon, killed: "it hung", cause: lost, reason: "the host ended the plugin: it hung", status: "exit status 7"},
+		{name: "killed by the kernel", after: soon, oom: "it wanted more", cause: lost, reason: "the kernel ended the plugin: it wanted more", status: "exit status 7"},
 		{name: "a stream that broke", after: soon, cause: io.ErrUnexpectedEOF, reason: "the plugin ended during the call", status: "exit status 7"},
 		{name: "connection lost, process there", cause: lost, reason: "the connection to the plugin broke: error reading from server: EOF"},
 		{name: "deadline", cause: context.DeadlineExceeded, reason: "the plugin did not answer in time"},
@@ -104,7 +108,7 @@ func TestInstanceError(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			inst := &Instance{s: New(Config{Provider: "p"}), plugin: &plugin{backend: &ending{after: test.after, reason: test.killed}}}
+			inst := &Instance{s: New(Config{Provider: "p"}), plugin: &plugin{backend: &ending{after: test.after, reason: test.killed, oom: test.oom}}}
 			err := inst.Error("run", "r1", test.cause, true)
 			if !strings.HasPrefix(err.Reason, test.reason) || err.ExitStatus != test.status {
 				t.Errorf("%+v", err)
