@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/plugin/sdk"
@@ -28,6 +29,7 @@ type slowConfig struct {
 func slowPlugin() sdk.Plugin[slowConfig] {
 	return sdk.Plugin[slowConfig]{
 		Name: "slow", Version: "test", Workspace: (*slowWorkspace)(nil), Environment: []string{"SLOW_*"},
+		Companions: []string{"slow-helper", "slow-rest"},
 		New: func(_ context.Context, config slowConfig, env sdk.Env) (sdk.Provider, error) {
 			env.Logger.Info("configured", "password", config.Password)
 			return &slowProvider{config}, nil
@@ -65,7 +67,8 @@ func (p *slowProvider) Destroy(_ context.Context, id string) error {
 }
 
 // slowWorkspace can tell of files, and what environment its plugin has: the file
-// env:NAME is there if the variable is, and is as large as its value.
+// env:NAME is there if the variable is, and is as large as its value; beside:NAME is
+// the file of that name beside the plugin's own binary.
 type slowWorkspace struct{ id, dir string }
 
 func (w *slowWorkspace) ID() string          { return w.id }
@@ -79,6 +82,13 @@ func (w *slowWorkspace) Stat(_ context.Context, path string) (workspace.FileInfo
 			return workspace.FileInfo{}, &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
 		}
 		return workspace.FileInfo{Name: "env", Size: int64(len(value))}, nil
+	}
+	if name, ok := strings.CutPrefix(filepath.Base(path), "beside:"); ok {
+		self, err := os.Executable()
+		if err != nil {
+			return workspace.FileInfo{}, err
+		}
+		path = filepath.Join(filepath.Dir(self), name)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
