@@ -46,7 +46,7 @@ test-python: ## Check the example provider in Python (needs python3 with venv, a
 # What takes longest begins first. Of a package whose other tests take long, those in
 # *_docker_test.go alone are run here: `make test` has run the others.
 test-docker: build ## Run the tests that need a Docker engine (test/docker/up starts one; PyPI for one of them)
-	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./test/docker/... ./plugins/docker/... ./test/bench/docker ./test/bench/gateway ./test/readme || status=1; \
+	@status=0; $(GO) test -timeout 40m -tags docker $(CONCURRENCY) $(TESTFLAGS) ./test/docker/... ./plugins/docker/... ./test/operating ./test/bench/docker ./test/bench/gateway ./test/readme || status=1; \
 	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' plugin/sdk/posix/*_docker_test.go | paste -sd '|' -); \
 	$(GO) test -timeout 40m -tags docker $(TESTFLAGS) -run "^($$tests)$$" ./plugin/sdk/posix || status=1; exit $$status
 
