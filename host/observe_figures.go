@@ -49,7 +49,7 @@ func newFigures(meter metric.Meter) (*figures, error) {
 		metric.WithDescription("Bytes of files, stdin and output, into workspaces and out of them."))
 	f.opened, errs[3] = meter.Int64Counter("berth.workspaces.opened", metric.WithUnit("{workspace}"),
 		metric.WithDescription("Workspaces that were created, and attached to."))
-	f.up, errs[4] = meter.Int64ObservableGauge("berth.plugin.up", metric.WithUnit("1"),
+	f.up, errs[4] = meter.Int64ObservableGauge("berth.plugin.up",
 		metric.WithDescription("1 while the provider's plugin answers."))
 	f.leaving, errs[5] = meter.Int64ObservableGauge("berth.plugin.leaving", metric.WithUnit("{process}"),
 		metric.WithDescription("Plugin processes that were swapped out and finish what they have."))

@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 			}
 			t := env.T().(testing.TB)
 			env.Values[testingKey{}] = t
+			keepCollector(env, t)
 			env.Defer(func() { checkNothingIsLeft(t, env.WorkDir) })
 			return nil
 		},
@@ -53,6 +54,8 @@ func TestScripts(t *testing.T) {
 			"during":     cmdDuring,
 			"idle-stdin": cmdIdleStdin,
 			"request":    cmdRequest,
+			"collector":  cmdCollector,
+			"trace":      cmdTrace,
 			"engine":     func(ts *testscript.TestScript, neg bool, args []string) { cmdEngine(ts, neg, args, durablePlugin) },
 		},
 	})

@@ -4,9 +4,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
+
+// patience is for what must come: only a test that fails waits for so long.
+const patience = 30 * time.Second
+
+func waitFor(t *testing.T, there func() bool, what func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !there(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what())
+		}
+	}
+}
 
 // lines is a log that is kept.
 type lines struct {
@@ -35,4 +48,10 @@ func (l *lines) await(t *testing.T, text string) {
 
 func (l *lines) logger(level hclog.Level) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Level: level, Output: l, IndependentLevels: true})
+}
+
+func (l *lines) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
 }

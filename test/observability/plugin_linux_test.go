@@ -132,6 +132,7 @@ func serveOlder() {
 		HandshakeConfig:  wire.Handshake(),
 		VersionedPlugins: map[int]plugin.PluginSet{wire.ProtocolV1: {wire.PluginName: olderPlugin{}}},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			opts = append(opts, wire.ServerOptions()...)
 			return grpc.NewServer(append(opts, grpc.UnaryInterceptor(careless))...)
 		},
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),

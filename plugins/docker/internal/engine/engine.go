@@ -83,6 +83,7 @@ func (e *Engine) newClient(opts ...client.Opt) (*client.Client, error) {
 		client.WithHost(e.endpoint.url), // before the transport, which it would change
 		client.WithHTTPClient(&http.Client{Transport: e.transport, CheckRedirect: client.CheckRedirect}),
 		client.WithScheme(e.endpoint.scheme()),
+		withSpanNames(),
 	}, opts...)...)
 }
 
