@@ -92,6 +92,9 @@ func (p *process) outcome(e ending) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w (%w)", errScript, err)
 	}
+	if _, ok := e.says("unwatched"); ok {
+		return 0, errUnwatched
+	}
 	if _, ok := e.says("lost"); ok {
 		const doing = "keeping the command's output in the container, which ended with exit code"
 		if e.stderr == "" { // not even the reason could be kept

@@ -40,6 +40,10 @@ const (
 
 var errSilent = fmt.Errorf("the service has not answered for longer than a command goes on that nobody looks after: %w", workspace.ErrTransient)
 
+// errUnwatched is that of a command whose container stopped it while its request was
+// still under way.
+var errUnwatched = fmt.Errorf("it was stopped in its container, where nobody had looked after it for %v: %w", leaseTime, workspace.ErrTransient)
+
 // process is one command.
 type process struct {
 	session *session

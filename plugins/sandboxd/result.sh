@@ -49,6 +49,7 @@ _b_result() {
 	for _b_f in "$1"/[oe].lost; do
 		[ ! -e "$_b_f" ] || { echo '!lost'; cat "$_b_f" >&2; }
 	done
+	[ ! -e "$1/unwatched" ] || echo '!unwatched'
 	read -r _b_c <"$1/exit"
 	echo "=$_b_c"
 }

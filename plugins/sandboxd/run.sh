@@ -55,6 +55,7 @@ _b_watch() {
 		if [ "$_b_c" = "$_b_l" ]; then _b_i=$((_b_i + 1)); else _b_l=$_b_c _b_i=0; fi
 		[ "$_b_i" -lt 9 ] || break
 	done
+	echo >"$_b_d/unwatched" # of which its request may still tell
 	_b_stop "$_b_run" "$_b_d" 200
 	rm -rf "$_b_d"
 	kill "$1"

@@ -156,6 +156,7 @@ type front struct {
 	create   time.Duration  // before each session is opened
 	every    time.Duration  // before each answer
 	cut      chan struct{}  // closed: runs that are under way lose their connection
+	refuses  bool           // no run gets through
 	lost     int            // how many of the next runs lose the beginning of their output
 	drop     int            // how much of it; all if zero
 }
@@ -176,7 +177,7 @@ func newFront(t testing.TB, service string) *front {
 	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		f.requests[kind(r)]++
-		delay, cut := f.every, f.cut
+		delay, cut, refuses := f.every, f.cut, f.refuses
 		if r.Method == http.MethodPost && r.URL.Path == "/sessions" {
 			delay += f.create
 		}
@@ -188,6 +189,10 @@ func newFront(t testing.TB, service string) *front {
 		}
 		if kind(r) != "POST run" {
 			proxy.ServeHTTP(w, r)
+			return
+		}
+		if refuses {
+			abort(w)
 			return
 		}
 		// The service is to answer, whoever hears it.
@@ -290,6 +295,13 @@ func (f *front) lose(body []byte) []byte {
 		body = text
 	}
 	return body
+}
+
+// refuse lets no other run get through. Those that are under way go on.
+func (f *front) refuse() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuses = true
 }
 
 // reset resets the connections of the runs that are under way.

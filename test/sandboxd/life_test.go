@@ -233,6 +233,17 @@ func TestSilentService(t *testing.T) {
 	b.stops(t, ref)
 }
 
+// TestUnwatchedCommand: the exit code of a command that its container stopped, since
+// nobody could look after it, is not the command's own.
+func TestUnwatchedCommand(t *testing.T) {
+	b, _, ref, p := newBeat(t)
+	b.front.refuse()
+	if res, err := p.Wait(); !errors.Is(err, workspace.ErrTransient) || !strings.Contains(err.Error(), "nobody had looked after it") {
+		t.Errorf("a command that could not be looked after: %v, %v, want a fault that passes", res, err)
+	}
+	b.stops(t, ref)
+}
+
 // TestSlowService: a service that does not answer in time is a fault that passes, told
 // when request_timeout has passed.
 func TestSlowService(t *testing.T) {
