@@ -27,7 +27,7 @@ build: ## Build berth, the plugins and the guest into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(COMMANDS)
 	@set -e; for arch in $(GUEST_ARCHS); do \
 	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/berth-guest-linux-$$arch ./cmd/berth-guest; done
-	cd examples/provider-local && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../$(BIN)/berth-provider-local .
+	cd examples/provider-local && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(abspath $(BIN))/berth-provider-local .
 
 demo: build ## Show the main job on real plugin processes
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/berth-demo ./examples/demo
