@@ -294,14 +294,14 @@ func TestRelayedAttach(t *testing.T) {
 	}
 
 	for what, messages := range map[string][]*berthv1.RunResponse{
-		"not attached":        {startedMessage(), exitedMessage(0, 0, 0)},
-		"outcome first":       {exitedMessage(0, 0, 0)},
-		"attached twice":      {attachedMessage(0, 0, 0), attachedMessage(0, 0, 0)},
-		"a negative offset":   {attachedMessage(-1, 0, 0)},
-		"a negative input":    {attachedMessage(0, 0, -1)},
-		"output of before":    {attachedMessage(0, 0, 0), startedMessage(), outMessage(stdout, 4, "a")},
-		"stdin goes back":     {attachedMessage(0, 0, 5), startedMessage(), stdinTakenMessage(4)},
-		"stdin not sent":      {attachedMessage(0, 0, 5), startedMessage(), stdinTakenMessage(6 + wire.RunWindow)},
+		"not attached":      {startedMessage(), exitedMessage(0, 0, 0)},
+		"outcome first":     {exitedMessage(0, 0, 0)},
+		"attached twice":    {attachedMessage(0, 0, 0), attachedMessage(0, 0, 0)},
+		"a negative offset": {attachedMessage(-1, 0, 0)},
+		"a negative input":  {attachedMessage(0, 0, -1)},
+		"output of before":  {attachedMessage(0, 0, 0), startedMessage(), outMessage(stdout, 4, "a")},
+		"stdin goes back":   {attachedMessage(0, 0, 5), startedMessage(), stdinTakenMessage(4)},
+		"stdin not sent":    {attachedMessage(0, 0, 5), startedMessage(), stdinTakenMessage(6 + wire.RunWindow)},
 	} {
 		guest.run = answering(messages...)
 		call := attach(5, 0)

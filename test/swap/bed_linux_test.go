@@ -119,13 +119,6 @@ func (b *bed) kinds(t testing.TB) (list []string) {
 	return list
 }
 
-func (b *bed) logEvents(t testing.TB) {
-	events, _ := b.Events(b.plugin)
-	for _, e := range events {
-		t.Logf("%s %s: %s", e.Time.Format("05.000"), e.Kind, e.Text)
-	}
-}
-
 // children lists this process's plugins whose binary was in dir.
 func children(t testing.TB, plugin, dir string) (pids []int) {
 	t.Helper()
@@ -179,8 +172,11 @@ func poll(t testing.TB, what string, ok func() bool) {
 // holdings are what a host could lose a little of with each swap.
 type holdings struct{ goroutines, fds, sockets int }
 
+// within reports whether h is base, give or take what the guests, which live in this
+// process too, keep ready of their own: much less than one of anything a swap.
 func (h holdings) within(base holdings) bool {
-	return h.goroutines <= base.goroutines && h.fds <= base.fds && h.sockets <= base.sockets
+	const ready = loadSwaps / 5
+	return h.goroutines <= base.goroutines+ready && h.fds <= base.fds+ready && h.sockets <= base.sockets
 }
 
 // pseudoRandom are bytes that are not the same anywhere.

@@ -22,7 +22,7 @@ import (
 const (
 	loadSwaps   = 50
 	loadCallers = 100
-	loadThink   = 50 * time.Millisecond // of a caller, between two calls: it is no test of the machine
+	loadThink   = 150 * time.Millisecond // of a caller, between two calls: it is no test of the machine
 	uploadSize  = 64 << 20
 	inputSize   = 3 << 20
 	readSize    = 8 << 20

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,7 +71,7 @@ func onlyRuns(t testing.TB, name string, pids ...int) {
 	t.Helper()
 	var want []string
 	for _, pid := range pids {
-		want = append(want, fmt.Sprint(pid))
+		want = append(want, strconv.Itoa(pid))
 	}
 	slices.Sort(want)
 	poll(t, fmt.Sprintf("of %s run %v alone", name, want), func() bool {

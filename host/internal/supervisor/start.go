@@ -232,6 +232,8 @@ func (s *Supervisor) find() (catalog.Binary, error) {
 	if err != nil {
 		return catalog.Binary{}, process.StartFailed(s.cfg.Provider, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if bin.Same(s.last) {
 		bin = s.last // which may know its digest
 	}
@@ -310,6 +312,9 @@ func (s *Supervisor) setUpError(ctx context.Context, p *plugin, op string, err e
 	switch {
 	case exited(p.backend.Exited()):
 		why = "the plugin ended while it was asked to " + op
+		if oom := p.backend.OutOfMemory(); oom != "" {
+			why = fmt.Sprintf("the kernel ended the plugin while it was asked to %s: %s", op, oom)
+		}
 	case errors.Is(context.Cause(ctx), errStartTimeout):
 		why = fmt.Sprintf("the start took too long; it waited for the answer to %s", op)
 	}

@@ -107,7 +107,7 @@ type Supervisor struct {
 	running  *plugin              // the one that was started last, dead or alive
 	leaving  map[*plugin]struct{} // those that finish what they have
 	backoff  backoff
-	last     catalog.Binary // the last one started, for its digest; the start's own
+	last     catalog.Binary // the last one started, for its digest
 	idle     chan struct{}  // closed when no call is in flight; made by Shutdown
 	restarts int
 	lastErr  error
