@@ -123,7 +123,7 @@ func neighbours(ctx context.Context, out io.Writer, bin, dir string) (err error)
 	}
 	h, err := host.New(host.Config{
 		PluginDirs: []string{bin, plugins.Dir}, DataDir: dir,
-		Providers: map[string]host.Provider{calm: {}, bad: {Plugin: faults.Good}},
+		Providers: map[string]host.Provider{calm: {}, bad: {Plugin: faults.Good, Budget: host.Budget{Restarts: host.UnlimitedRestarts}}},
 		// As a program does that keeps its log.
 		Logger:    hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: io.Discard, JSONFormat: true}),
 		Deadlines: host.Deadlines{Liveness: time.Hour}, // what is frozen stays so

@@ -64,7 +64,7 @@ func withoutPrivileges(t *testing.T) (done bool) {
 	if os.Geteuid() != 0 {
 		return false
 	}
-	home, err := os.MkdirTemp("/tmp", "budget") // short, for sockets
+	home, err := os.MkdirTemp("/tmp", "budget") //nolint:usetesting // another user comes to it, and it is short, for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

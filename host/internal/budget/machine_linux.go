@@ -35,21 +35,21 @@ func thisMachine() machine {
 		mkdir:     func(path string) error { return unix.Mkdir(path, 0o755) },
 		rmdir:     unix.Rmdir,
 		write:     write,
-		delegated: isDelegated,
+		delegated: func(dir string) bool { return isDelegated(systemdFolder, dir) },
 	}
 }
 
 // systemdFolder is there if systemd manages the machine.
 const systemdFolder = "/run/systemd/system"
 
-// isDelegated asks for what root alone is not told by permissions: where systemd
-// manages the groups, it has others make theirs only below those that it has marked.
-// For other users it has given those away.
-func isDelegated(dir string) bool {
-	if _, err := os.Stat(systemdFolder); err != nil || os.Geteuid() != 0 {
+// isDelegated asks for what permissions do not tell: where systemd manages the groups,
+// it has others make theirs only below those that it has marked, though root may write
+// to all of them, and a user to those of its own session.
+func isDelegated(systemd, dir string) bool {
+	if _, err := os.Stat(systemd); err != nil {
 		return true
 	}
-	for _, name := range []string{"trusted.delegate", "user.delegate"} {
+	for _, name := range []string{"trusted.delegate", "user.delegate"} { // the first for root alone
 		value := make([]byte, 8)
 		if n, err := unix.Getxattr(dir, name, value); err == nil && string(value[:n]) == "1" {
 			return true

@@ -45,9 +45,11 @@ func TestAProcessStartsInItsGroup(t *testing.T) {
 		t.Helper()
 		cmd, out := exec.Command(name, args...), new(strings.Builder)
 		cmd.Stdout, cmd.SysProcAttr = out, &syscall.SysProcAttr{}
-		done, err := r.Prepare(cmd.SysProcAttr)
-		must(t, err)
+		done, prepared := r.Prepare(cmd.SysProcAttr)
 		defer done()
+		if !prepared {
+			t.Fatal("it would not start in its group")
+		}
 		must(t, cmd.Start())
 		return cmd, out
 	}

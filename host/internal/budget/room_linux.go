@@ -68,24 +68,21 @@ func (r *Room) enter(m machine, h hierarchy, provider string, controllers []stri
 	return why
 }
 
-// Prepare has a process start in its group of version 2. What it returns is called
-// after the start.
-func (r *Room) Prepare(attr *syscall.SysProcAttr) (done func(), err error) {
-	if r == nil {
-		return func() {}, nil
-	}
-	for _, g := range r.groups {
-		if g.version != 2 {
-			continue
+// Prepare has a process start in its group of version 2, and reports whether it will.
+// What it returns is called after the start.
+func (r *Room) Prepare(attr *syscall.SysProcAttr) (done func(), prepared bool) {
+	if r != nil {
+		for _, g := range r.groups {
+			if g.version != 2 {
+				continue
+			}
+			if dir, err := os.Open(g.dir); err == nil {
+				attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+				return func() { _ = dir.Close() }, true
+			}
 		}
-		dir, err := os.Open(g.dir)
-		if err != nil {
-			return func() {}, err
-		}
-		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
-		return func() { _ = dir.Close() }, nil
 	}
-	return func() {}, nil
+	return func() {}, false
 }
 
 // Enter puts a process that has just been started into its groups. In version 1 it

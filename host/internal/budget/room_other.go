@@ -14,7 +14,7 @@ type group struct{ own string }
 func (r *Room) enclose(string) { r.why = errors.New(runtime.GOOS + " has none") }
 
 // Prepare does nothing.
-func (*Room) Prepare(*syscall.SysProcAttr) (done func(), err error) { return func() {}, nil }
+func (*Room) Prepare(*syscall.SysProcAttr) (done func(), prepared bool) { return func() {}, false }
 
 // Enter does nothing.
 func (*Room) Enter(int) error { return nil }

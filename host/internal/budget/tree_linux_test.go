@@ -311,6 +311,25 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// Where systemd manages the groups, only those that it has marked are others' to use.
+func TestDelegation(t *testing.T) {
+	dir, none := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	if !isDelegated(none, dir) {
+		t.Error("it is not, where systemd is not")
+	}
+	if isDelegated(t.TempDir(), dir) {
+		t.Error("it is, without a mark")
+	}
+	switch err := unix.Setxattr(dir, "user.delegate", []byte("1"), 0); {
+	case errors.Is(err, unix.ENOTSUP):
+		t.Log("the folder takes no attributes")
+	case err != nil:
+		t.Error(err)
+	case !isDelegated(t.TempDir(), dir):
+		t.Error("it is not, with the mark")
+	}
+}
+
 // Where a controller has a hierarchy of version 1, that is taken.
 func TestBothVersionsAtOnce(t *testing.T) {
 	tr := newTree(t, "/", "/")

@@ -13,18 +13,16 @@ import (
 // kernel can do that.
 func startIn(room *budget.Room, path string, attr *os.ProcAttr) (*os.Process, error) {
 	plain := *attr.Sys
-	done, err := room.Prepare(attr.Sys)
+	done, prepared := room.Prepare(attr.Sys)
 	defer done()
-	if err == nil {
-		var proc *os.Process
-		if proc, err = os.StartProcess(path, []string{path}, attr); err == nil {
-			return proc, nil
-		}
+	proc, err := os.StartProcess(path, []string{path}, attr)
+	if err != nil && prepared {
+		// It may be the group that was refused, by an older kernel or a filter of
+		// system calls; Enter does it then.
+		attr.Sys = &plain
+		proc, err = os.StartProcess(path, []string{path}, attr)
 	}
-	// It may be the group that was refused, by an older kernel or a filter of system
-	// calls; Enter does it then.
-	attr.Sys = &plain
-	return os.StartProcess(path, []string{path}, attr)
+	return proc, err
 }
 
 // enter puts the started process into its room.

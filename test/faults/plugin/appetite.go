@@ -61,7 +61,9 @@ func spin(arg string) error {
 	if err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < d; {
+	began, busy := time.Now(), true
+	for busy {
+		busy = time.Since(began) < d
 	}
 	return nil
 }
