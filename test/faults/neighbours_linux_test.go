@@ -70,7 +70,7 @@ func disturbances() []disturbance {
 			}
 			back := d.pend(ctx, t, "sleep/1h")
 			pid := status(t, d.host, bad).PID
-			freeze(t, pid)
+			faults.Freeze(t, pid)
 			return func() bool { return back.Load() == 0 && status(t, d.host, bad).PID == pid }
 		}},
 		{"never answers", faults.Lifeline, func(ctx context.Context, t *testing.T, d *disturbed) func() bool {
@@ -86,7 +86,7 @@ func disturbances() []disturbance {
 				_, _ = d.ws.WorkingDir(ctx)
 				back.Add(1)
 			})
-			poll(t, "it is starting", func() bool { return len(running(t, plugins.Path(faults.Silent))) > 0 })
+			poll(t, "it is starting", func() bool { return len(faults.Running(t, plugins.Path(faults.Silent))) > 0 })
 			return func() bool { return back.Load() == 0 && status(t, d.host, bad).State == "starting" }
 		}},
 		{"keeps dying", faults.Lifeline, func(ctx context.Context, t *testing.T, d *disturbed) func() bool {

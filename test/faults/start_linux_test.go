@@ -32,7 +32,7 @@ func TestManyCallersOfASlowStart(t *testing.T) {
 				asked := time.Now()
 				h.Providers()
 				slowest = max(slowest, time.Since(asked))
-				most = max(most, len(running(t, plugins.Path(faults.Slow))))
+				most = max(most, len(faults.Running(t, plugins.Path(faults.Slow))))
 				select {
 				case <-over:
 					return
@@ -144,7 +144,7 @@ func TestLiesInTheHandshake(t *testing.T) {
 			if plug := asPluginError(t, err); plug.Op != "start" || plug.MayHaveExecuted || !strings.Contains(plug.Reason, want) {
 				t.Errorf("%+v, want %q", plug, want)
 			}
-			if left := running(t, plugins.Path(name)); len(left) > 0 {
+			if left := faults.Running(t, plugins.Path(name)); len(left) > 0 {
 				t.Errorf("left running: %v", left)
 			}
 			if got := mustAsk(t, open(t, h, faults.Good), "ping"); got != "pong" {

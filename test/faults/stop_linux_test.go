@@ -22,7 +22,7 @@ func TestAFrozenPluginIsStoppedInTime(t *testing.T) {
 		h := newHost(t, []string{faults.Good})
 		open(t, h, faults.Good)
 		pid := status(t, h, faults.Good).PID
-		freeze(t, pid)
+		faults.Freeze(t, pid)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -47,7 +47,7 @@ func TestAFrozenPluginIsTold(t *testing.T) {
 		poll(t, "running", func() bool { return status(t, h, faults.Good).State == "running" })
 		pid := status(t, h, faults.Good).PID
 		began := time.Now()
-		freeze(t, pid)
+		faults.Freeze(t, pid)
 		poll(t, "another state", func() bool { return status(t, h, faults.Good).State != "running" })
 		took := time.Since(began)
 		poll(t, "it is killed", func() bool { return !alive(pid) })

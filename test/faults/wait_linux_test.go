@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,42 +62,6 @@ func alive(pid int) bool {
 
 // groupIsEmpty reports whether a process group has no member.
 func groupIsEmpty(pgid int) bool { return errors.Is(syscall.Kill(-pgid, 0), syscall.ESRCH) }
-
-// freeze stops all threads of a process until it gets SIGCONT.
-func freeze(t testing.TB, pid int) {
-	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, "frozen", func() bool {
-		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil || len(stats) == 0 {
-			t.Fatal(stats, err)
-		}
-		for _, path := range stats {
-			stat, err := os.ReadFile(path)
-			if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(rest, "T") {
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// running lists the processes of the binary at path.
-func running(t testing.TB, path string) (pids []int) {
-	t.Helper()
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, link := range links {
-		if exe, err := os.Readlink(link); err == nil && exe == path {
-			pids = append(pids, atoi(t, filepath.Base(filepath.Dir(link))))
-		}
-	}
-	return pids
-}
 
 func atoi(t testing.TB, s string) int {
 	t.Helper()

@@ -3,9 +3,7 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -74,7 +72,7 @@ func TestFrozenPluginIsStopped(t *testing.T) {
 func stopFrozen(t *testing.T, timeout time.Duration) (took time.Duration) {
 	t.Helper()
 	p := start(t, testConfig(t, faults.Good))
-	freeze(t, p.PID())
+	faults.Freeze(t, p.PID())
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	began := time.Now()
@@ -115,7 +113,7 @@ func TestKilledPluginIsSeenAtOnce(t *testing.T) {
 	if p.ExitStatus() != "signal: killed" || p.Reason() != "" || len(p.Stderr()) != 1 {
 		t.Errorf("%s, %q, %q", p.ExitStatus(), p.Reason(), p.Stderr())
 	}
-	if len(running(t, plugins.Path(faults.Good))) > 0 {
+	if len(faults.Running(t, plugins.Path(faults.Good))) > 0 {
 		t.Error("a zombie is left")
 	}
 }
@@ -233,26 +231,4 @@ func TestManyEnds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// freeze stops a process until it gets SIGCONT. The signal takes a moment to
-// reach all of its threads.
-func freeze(t testing.TB, pid int) {
-	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, "frozen", func() bool {
-		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil || len(stats) == 0 {
-			t.Fatal(stats, err)
-		}
-		for _, path := range stats {
-			stat, err := os.ReadFile(path)
-			if _, rest, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(rest, "T") {
-				return false
-			}
-		}
-		return true
-	})
 }

@@ -33,21 +33,6 @@ func foreignProgram() string {
 	return b.String()
 }
 
-// running counts the processes of the binary at path.
-func running(t testing.TB, path string) (pids []string) {
-	t.Helper()
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, link := range links {
-		if exe, err := os.Readlink(link); err == nil && exe == path {
-			pids = append(pids, filepath.Base(filepath.Dir(link)))
-		}
-	}
-	return pids
-}
-
 func TestStartFailures(t *testing.T) {
 	const short = 700 * time.Millisecond
 	tests := []struct {
@@ -112,7 +97,7 @@ func TestStartFailures(t *testing.T) {
 			if test.cause != nil && !errors.Is(err, test.cause) {
 				t.Errorf("%v is not %v", err, test.cause)
 			}
-			if left := running(t, cfg.Path); len(left) > 0 {
+			if left := faults.Running(t, cfg.Path); len(left) > 0 {
 				t.Errorf("left running: %v", left)
 			}
 			for name, other := range seen {
@@ -136,7 +121,7 @@ func TestStartCanBeCancelled(t *testing.T) {
 				_, err := Start(ctx, cfg)
 				failed <- err
 			}()
-			poll(t, "the process", func() bool { return len(running(t, cfg.Path)) > 0 })
+			poll(t, "the process", func() bool { return len(faults.Running(t, cfg.Path)) > 0 })
 			began := time.Now()
 			cancel()
 			if err := <-failed; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "waited for") {
@@ -145,7 +130,7 @@ func TestStartCanBeCancelled(t *testing.T) {
 			if took := time.Since(began); took > soon { // 200 ms on an idle machine
 				t.Errorf("took %v", took)
 			}
-			if left := running(t, cfg.Path); len(left) > 0 {
+			if left := faults.Running(t, cfg.Path); len(left) > 0 {
 				t.Errorf("left running: %v", left)
 			}
 		})
