@@ -23,6 +23,7 @@ const readings = 4 * time.Second
 
 // A plugin over its soft budget is told of once, with figures, and goes on.
 func TestMuchMemoryIsToldOf(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, map[string]host.Budget{faults.Good: {MemorySoft: 64 * mib}})
 	ws := open(t, h, faults.Good)
 	pid := status(t, h, faults.Good).PID
@@ -79,6 +80,7 @@ func TestAPluginOverItsMemoryIsEnded(t *testing.T) {
 
 // The same of a host without privileges.
 func TestAPluginOverItsMemoryIsEndedByTheWatch(t *testing.T) {
+	t.Parallel()
 	if !withoutPrivileges(t) {
 		TestAPluginOverItsMemoryIsEnded(t)
 	}
@@ -87,6 +89,7 @@ func TestAPluginOverItsMemoryIsEndedByTheWatch(t *testing.T) {
 // The host's watch counts the plugin's own process, not its children, however many
 // they are.
 func TestChildrenAreNotCountedByTheWatch(t *testing.T) {
+	t.Parallel()
 	if withoutPrivileges(t) {
 		return
 	}
@@ -170,7 +173,8 @@ func folder(t testing.TB, controller, group string) string {
 // A plugin may keep no more than its part of a processor busy. Without control
 // groups it only has a lower priority, or not even that: see the SDK's tests.
 func TestProcessorTimeIsBounded(t *testing.T) {
-	h := newHost(t, map[string]host.Budget{faults.Good: {CPU: 0.2}})
+	t.Parallel()
+	h := newHost(t, map[string]host.Budget{faults.Good: {CPU: 0.1}})
 	ws := open(t, h, faults.Good)
 	pid := status(t, h, faults.Good).PID
 	groups := groupsOf(t, strconv.Itoa(pid))
@@ -182,9 +186,9 @@ func TestProcessorTimeIsBounded(t *testing.T) {
 		return
 	}
 	throttled := func() (n int) {
-		controller, quota, want := "cpu", "cpu.cfs_quota_us", "20000"
+		controller, quota, want := "cpu", "cpu.cfs_quota_us", "10000"
 		if _, v1 := groups[controller]; !v1 {
-			controller, quota, want = "", "cpu.max", "20000 100000"
+			controller, quota, want = "", "cpu.max", "10000 100000"
 		}
 		dir := folder(t, controller, groups[controller])
 		if got, err := os.ReadFile(filepath.Join(dir, quota)); err != nil || strings.TrimSpace(string(got)) != want {
@@ -198,13 +202,13 @@ func TestProcessorTimeIsBounded(t *testing.T) {
 	}
 	before, used := throttled(), processorTime(t, pid)
 	began := time.Now()
-	must(t, order(t.Context(), ws, "spin/3s"))
-	took := time.Since(began)
-	if after := throttled(); after < before+5 {
-		t.Errorf("it was throttled %d times, then %d", before, after)
-	}
+	poll(t, "it is throttled", func() bool { // a busy machine gives it little at a time
+		must(t, order(t.Context(), ws, "spin/300ms"))
+		return throttled() >= before+10
+	})
 	// Each new period may begin with what the last one had left.
-	if used = processorTime(t, pid) - used; used > took*2/5 {
+	used, took := processorTime(t, pid)-used, time.Since(began)
+	if used > took/5 {
 		t.Errorf("it used %v of processor time in %v", used, took)
 	}
 }

@@ -89,6 +89,7 @@ func TestAPluginThatDiesTooOftenIsInQuarantine(t *testing.T) {
 // Another binary ends a quarantine, without anybody who watches for it; so do those
 // who ask while nothing has changed not.
 func TestAnotherBinaryEndsAQuarantine(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, filepath.Base(plugins.Path(faults.Good)))
 	put := func(name string) {
@@ -120,6 +121,7 @@ func TestAnotherBinaryEndsAQuarantine(t *testing.T) {
 
 // What the host ends for its memory counts.
 func TestBudgetKillsCount(t *testing.T) {
+	t.Parallel()
 	if withoutPrivileges(t) {
 		return
 	}
@@ -139,6 +141,7 @@ func TestBudgetKillsCount(t *testing.T) {
 // A plugin that dies now and then is started again, and so is one without a budget
 // of restarts.
 func TestFewDeathsAreNoQuarantine(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		budget host.Budget
 		deaths int
@@ -148,6 +151,7 @@ func TestFewDeathsAreNoQuarantine(t *testing.T) {
 		"out of the window": {budget: host.Budget{Restarts: 1, RestartWindow: time.Nanosecond}, deaths: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t, map[string]host.Budget{faults.Good: test.budget})
 			ws := open(t, h, faults.Good)
 			for range test.deaths {
