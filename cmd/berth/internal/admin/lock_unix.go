@@ -18,9 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// folderTries is how often a folder is made that another serve, which ends just now,
+// takes away.
+const folderTries = 10
+
 // makeFolder makes a socket's folder, or checks the one that is there: nobody but
 // its owner, who is this user, may enter it.
-func makeFolder(dir string) error {
+func makeFolder(dir string) (err error) {
+	for range folderTries {
+		if err = tryFolder(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
+}
+
+func tryFolder(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), folderMode); err != nil {
 		return err
 	}
