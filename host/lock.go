@@ -238,14 +238,14 @@ func (p *pins) copyPath(plugin string, r lock.Release) string {
 
 // pinned has a binary run the copy of a release, which may be made of what stands
 // where it was found.
-func (p *pins) pinned(found catalog.Binary, entry lock.Entry, make bool) catalog.Binary {
+func (p *pins) pinned(found catalog.Binary, entry lock.Entry, mayCopy bool) catalog.Binary {
 	c := content(found.Name, entry.Release)
 	return found.Pinned(catalog.Pin{
 		Digest:         digestPrefix + entry.SHA256,
 		Content:        c.Folder(),
 		RolledBackFrom: prefixed(entry.RolledBackFrom),
 		Open: func() (string, func(), error) {
-			kept, err := p.hold(found, entry.Release, make)
+			kept, err := p.hold(found, entry.Release, mayCopy)
 			if err != nil {
 				return "", nil, err
 			}
@@ -263,7 +263,7 @@ func prefixed(hex string) string {
 
 // hold returns the copy of a release, which is made of what stands where the plugin
 // was found, if it may be.
-func (p *pins) hold(found catalog.Binary, r lock.Release, make bool) (*copies.Copy, error) {
+func (p *pins) hold(found catalog.Binary, r lock.Release, mayCopy bool) (*copies.Copy, error) {
 	if p.store == nil {
 		return nil, p.storeErr
 	}
@@ -272,7 +272,7 @@ func (p *pins) hold(found catalog.Binary, r lock.Release, make bool) (*copies.Co
 	}
 	c := content(found.Name, r)
 	var source func(string) string
-	if make {
+	if mayCopy {
 		source = func(name string) string {
 			if name == c.Binary {
 				return found.Path

@@ -110,13 +110,8 @@ func (h *Host) release(ctx context.Context, plugin string) (lock.Release, *copie
 	if err != nil {
 		return fail(err)
 	}
-	for _, name := range described.Companions {
-		if err := lock.ValidateCompanion(name); err == nil && name == catalog.BinaryName(plugin) {
-			err = fmt.Errorf("companion %q is the plugin itself: %w", name, workspace.ErrInvalid)
-		}
-		if err != nil {
-			return fail(&workspace.PluginError{Provider: plugin, Op: "describe", Reason: err.Error()})
-		}
+	if err := validateCompanions(plugin, described.Companions); err != nil {
+		return fail(&workspace.PluginError{Provider: plugin, Op: "describe", Reason: err.Error()})
 	}
 	release, err := h.pins.standing(found, described.Companions)
 	if err != nil {
@@ -134,6 +129,19 @@ func (h *Host) release(ctx context.Context, plugin string) (lock.Release, *copie
 	}
 	release.Version, release.Protocol = described.Version, described.Protocol
 	return release, kept, nil
+}
+
+// validateCompanions refuses names that would lead elsewhere than beside a plugin.
+func validateCompanions(plugin string, names []string) error {
+	for _, name := range names {
+		if err := lock.ValidateCompanion(name); err != nil {
+			return err
+		}
+		if name == catalog.BinaryName(plugin) {
+			return fmt.Errorf("companion %q is the plugin itself: %w", name, workspace.ErrInvalid)
+		}
+	}
+	return nil
 }
 
 // LockDifference is how a plugin differs from what the lock file says.

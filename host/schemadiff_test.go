@@ -19,11 +19,11 @@ func schemaOf(t *testing.T, text string) *schema {
 func describeChanges(list []SchemaChange) []string {
 	var out []string
 	for _, c := range list {
-		line := c.Kind + " " + c.Key
+		words := []string{c.Kind, c.Key}
 		for _, a := range c.Aspects {
-			line += fmt.Sprintf(" %s:%s>%s", a.Name, a.Old, a.New)
+			words = append(words, fmt.Sprintf("%s:%s>%s", a.Name, a.Old, a.New))
 		}
-		out = append(out, line)
+		out = append(out, strings.Join(words, " "))
 	}
 	return out
 }

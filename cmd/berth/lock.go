@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +65,7 @@ func (a *app) listLocked(format display.Format, locked []host.LockedPlugin) erro
 			digest = shortDigest(l.Digest)
 		}
 		rows[i] = display.Row{Name: l.Plugin, Object: l, Cells: []string{
-			l.Plugin, l.Platform, cell(l.Version), fmt.Sprint(l.Protocol), cell(digest), fmt.Sprint(len(l.Companions)),
+			l.Plugin, l.Platform, cell(l.Version), strconv.Itoa(l.Protocol), cell(digest), strconv.Itoa(len(l.Companions)),
 		}}
 	}
 	return display.List(a.stdout, format, heading, rows)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func writeDiff(w io.Writer, d host.PluginDiff) error {
 	line("digest", change(shortDigest(d.Old.Digest), shortDigest(d.New.Digest)))
 	line("plugin", change(d.Old.Name, d.New.Name))
 	line("version", change(d.Old.Version, d.New.Version))
-	line("protocol", change(fmt.Sprint(d.Old.Protocol), fmt.Sprint(d.New.Protocol)))
+	line("protocol", change(strconv.Itoa(d.Old.Protocol), strconv.Itoa(d.New.Protocol)))
 	line("features", listChanges(d.Features))
 	line("environment", listChanges(d.Environment))
 	line("companions", listChanges(d.Companions))

@@ -108,7 +108,7 @@ func (t trust) check(path string, info fs.FileInfo, sticky bool) error {
 		return nil
 	}
 	group := info.Sys().(*syscall.Stat_t).Gid
-	writers := ""
+	var writers string
 	switch perm := info.Mode().Perm(); {
 	case perm&0o002 != 0:
 		writers = "may be written by anybody"

@@ -81,7 +81,8 @@ func TestHold(t *testing.T) {
 }
 
 func TestFilesThatAreNotAsTheyMustBe(t *testing.T) {
-	c, source := folder(t, "one", "help")
+	var c Content
+	var source func(string) string
 	s := New(storeDir(t))
 	for name, spoil := range map[string]func() error{
 		"another binary":    func() error { return os.WriteFile(source("plugin"), []byte("two"), 0o755) },

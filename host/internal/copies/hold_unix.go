@@ -60,7 +60,7 @@ func flock(file *os.File, how int) error {
 // private refuses what anybody but this user could have written.
 func private(path string, info fs.FileInfo) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
-	reason, advice := "", "remove it"
+	var reason string
 	switch {
 	case owner != uint32(os.Geteuid()):
 		reason = fmt.Sprintf("belongs to uid %d and not to this user (uid %d)", owner, os.Geteuid())
@@ -69,5 +69,5 @@ func private(path string, info fs.FileInfo) error {
 	default:
 		return nil
 	}
-	return &catalog.UntrustedError{Target: path, Path: path, Mode: info.Mode(), Reason: reason, Advice: advice}
+	return &catalog.UntrustedError{Target: path, Path: path, Mode: info.Mode(), Reason: reason, Advice: "remove it"}
 }

@@ -18,7 +18,7 @@ type stamp struct {
 
 func stampOf(info fs.FileInfo, digest string) stamp {
 	st := info.Sys().(*syscall.Stat_t)
-	return stamp{digest, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim} //nolint:unconvert // Dev's type differs by architecture
+	return stamp{digest, uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim} //nolint:unconvert // Dev's type differs by architecture
 }
 
 // settleTime is well over the granularity of a file system's clock: a change within
