@@ -8,8 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -195,7 +195,7 @@ func (b *box) stop(grace time.Duration) (code int) {
 func (b *box) address() string {
 	b.t.Helper()
 	for _, binding := range b.inspect().NetworkSettings.Ports["8787/tcp"] {
-		return fmt.Sprintf("http://%s:%s", binding.HostIP, binding.HostPort)
+		return "http://" + net.JoinHostPort(binding.HostIP, binding.HostPort)
 	}
 	b.t.Fatal("port 8787 is not published")
 	return ""

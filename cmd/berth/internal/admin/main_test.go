@@ -69,7 +69,7 @@ const patience = time.Minute
 // shortDir is a folder whose paths are short enough for a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "admin-")
+	dir, err := os.MkdirTemp("/tmp", "admin-") //nolint:usetesting // whose path may be too long
 	if err != nil {
 		t.Fatal(err)
 	}

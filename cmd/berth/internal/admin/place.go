@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// None, in place of a path, turns the admin socket off.
+	// None is what stands in place of a path to turn the admin socket off.
 	None = "none"
 	// maxPath is the longest path of a unix socket on every system: macOS has 103,
 	// Linux 107, without the final NUL.
@@ -116,15 +116,11 @@ func (e *NotServingError) Error() string {
 	if len(e.Place.Paths) == 0 {
 		return text + ": its admin socket is turned off (admin_socket: none, or --admin-socket none)"
 	}
-	for i, err := range e.Reasons {
-		if i == 0 {
-			text += ": "
-		} else {
-			text += "; "
-		}
-		text += err.Error()
+	var reasons []string
+	for _, err := range e.Reasons {
+		reasons = append(reasons, err.Error())
 	}
-	return text + ". Start it with `" + e.Place.command() + "`, or name its socket with --admin-socket"
+	return text + ": " + strings.Join(reasons, "; ") + ". Start it with `" + e.Place.command() + "`, or name its socket with --admin-socket"
 }
 
 func (e *NotServingError) Unwrap() []error { return e.Reasons }

@@ -77,7 +77,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if server.Shutdown(end) != nil {
 		_ = server.Close()
 	}
-	<-served // http.ErrServerClosed
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin socket: %w", err)
+	}
 	return nil
 }
 
@@ -97,6 +99,7 @@ func newGuarded(l net.Listener, logger hclog.Logger) *guarded {
 	return g
 }
 
+// Accept waits for a connection of one who may connect, and for room for it.
 func (g *guarded) Accept() (net.Conn, error) {
 	select {
 	case g.slots <- struct{}{}:
@@ -118,6 +121,7 @@ func (g *guarded) Accept() (net.Conn, error) {
 	}
 }
 
+// Close ends a wait for room, too.
 func (g *guarded) Close() error {
 	g.end()
 	return g.Listener.Close()
@@ -128,6 +132,7 @@ type guardedConn struct {
 	free func()
 }
 
+// Close makes room.
 func (c *guardedConn) Close() error {
 	defer c.free()
 	return c.Conn.Close()
