@@ -22,7 +22,7 @@ import (
 const (
 	loadSwaps   = 50
 	loadCallers = 100
-	loadThink   = 150 * time.Millisecond // of a caller, between two calls: it is no test of the machine
+	loadThink   = 500 * time.Millisecond // of a caller, between two calls: it is no test of the machine
 	uploadSize  = 64 << 20
 	inputSize   = 3 << 20
 	readSize    = 8 << 20
@@ -80,6 +80,7 @@ type load struct {
 	*bed
 	t     *testing.T
 	ws    workspace.Workspace // of what is checked in the end
+	big   []byte              // the file of that name in it
 	stop  chan struct{}
 	calls atomic.Int64
 	work  sync.WaitGroup
@@ -118,7 +119,8 @@ func (l *load) across(kind int) {
 func (l *load) warmUp() holdings {
 	close(l.stop) // nothing waits
 	l.ws = l.workspace(l.t)
-	if err := l.ws.WriteFile(l.t.Context(), "big", pseudoRandom(readSize, 1)); err != nil {
+	l.big = pseudoRandom(readSize, 1)
+	if err := l.ws.WriteFile(l.t.Context(), "big", l.big); err != nil {
 		l.t.Fatal(err)
 	}
 	if err := os.Mkdir(gatesOf(l.root), 0o755); err != nil { // from now on creates wait
@@ -308,7 +310,7 @@ func (l *load) read() {
 		l.t.Errorf("read: %v", err)
 	}
 	l.across(pausedReader)
-	if _, err := io.ReadFull(r, got[readSize/8:]); err != nil || !bytes.Equal(got, pseudoRandom(readSize, 1)) {
+	if _, err := io.ReadFull(r, got[readSize/8:]); err != nil || !bytes.Equal(got, l.big) {
 		l.t.Errorf("a reader that paused got other bytes, or %v", err)
 	}
 	l.calls.Add(1)
