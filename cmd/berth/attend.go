@@ -30,6 +30,7 @@ func (a *app) attend(ctx context.Context, h *host.Host, address string, flag adm
 	case len(place.Paths) == 0: // turned off
 	case place.Named || ctx.Err() != nil:
 		return nil, err
+	case errors.Is(err, errors.ErrUnsupported): // for nobody here
 	default:
 		// Nobody asked for it by name, and what clients want goes on without.
 		a.say("warning: berth reload, why and providers cannot reach this serve: %v; --admin-socket gives it another, or none", err)

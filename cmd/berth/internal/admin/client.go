@@ -34,6 +34,10 @@ type Client struct {
 // that there is none. The client is closed after use.
 func Connect(ctx context.Context, place Place) (*Client, error) {
 	missed := &NotServingError{Place: place}
+	if err := supported(); err != nil {
+		missed.Reasons = []error{err}
+		return nil, missed
+	}
 	for _, path := range place.Paths {
 		c := &Client{path: path, http: &http.Client{Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },

@@ -11,7 +11,10 @@ import (
 
 // makeFolder refuses: neither the mode of a folder nor that of a socket keeps
 // other users out here.
-func makeFolder(string) error {
+func makeFolder(string) error { return supported() }
+
+// supported says why there are no admin sockets.
+func supported() error {
 	return fmt.Errorf("there is none on %s, where nothing would keep other users away from it: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 

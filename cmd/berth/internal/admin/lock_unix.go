@@ -18,6 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// supported says that there are admin sockets.
+func supported() error { return nil }
+
 // folderTries is how often a folder is made that another serve, which ends just now,
 // takes away.
 const folderTries = 10

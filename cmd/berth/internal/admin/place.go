@@ -120,7 +120,11 @@ func (e *NotServingError) Error() string {
 	for _, err := range e.Reasons {
 		reasons = append(reasons, err.Error())
 	}
-	return text + ": " + strings.Join(reasons, "; ") + ". Start it with `" + e.Place.command() + "`, or name its socket with --admin-socket"
+	text += ": " + strings.Join(reasons, "; ")
+	if errors.Is(e, errors.ErrUnsupported) {
+		return text
+	}
+	return text + ". Start it with `" + e.Place.command() + "`, or name its socket with --admin-socket"
 }
 
 func (e *NotServingError) Unwrap() []error { return e.Reasons }
