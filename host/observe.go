@@ -75,6 +75,7 @@ func (o *observer) tracers() trace.TracerProvider {
 // observation is one operation under way. A nil one is of nobody's interest.
 type observation struct {
 	p       *provider
+	ctx     context.Context //nolint:containedctx // the operation's, with its span, but without its end
 	op      string
 	span    trace.Span
 	began   time.Time
@@ -93,6 +94,7 @@ func (p *provider) observe(ctx context.Context, op string, attrs ...attribute.Ke
 	}
 	ob := &observation{p: p, op: op, began: time.Now(), attrs: attrs}
 	ctx, ob.span = o.tracer.Start(ctx, op+" "+p.name, trace.WithTimestamp(ob.began), trace.WithAttributes(attrProvider.String(p.name), attrOperation.String(op)))
+	ob.ctx = context.WithoutCancel(ctx)
 	return ctx, ob
 }
 
@@ -123,7 +125,7 @@ func (ob *observation) end(err error) {
 	ob.once.Do(func() {
 		kind := errorKind(err)
 		in, out := ob.in.Load(), ob.out.Load()
-		ob.p.host.observer.figures.done(ob.p.name, ob.op, kind, time.Since(ob.began), in, out)
+		ob.p.host.observer.figures.done(ob.ctx, ob.p.name, ob.op, kind, time.Since(ob.began), in, out)
 		if ob.span.IsRecording() {
 			ob.mu.Lock()
 			ob.span.SetAttributes(tracing.Attributes(ob.attrs, ob.p.redact)...)

@@ -67,11 +67,10 @@ func newFigures(meter metric.Meter) (*figures, error) {
 }
 
 // done counts an operation that ended.
-func (f *figures) done(provider, op, kind string, took time.Duration, in, out int64) {
+func (f *figures) done(ctx context.Context, provider, op, kind string, took time.Duration, in, out int64) {
 	if f == nil {
 		return
 	}
-	ctx := context.Background() // an example would tell a trace, not its end
 	attrs := []attribute.KeyValue{attrProvider.String(provider), attrOperation.String(op)}
 	f.durations.Record(ctx, took.Seconds(), metric.WithAttributes(attrs...))
 	if kind != "" {

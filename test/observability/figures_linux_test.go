@@ -31,13 +31,13 @@ func figures(t *testing.T, reader metric.Reader) map[string]int64 {
 	for _, scope := range data.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			add := func(set attribute.Set, n int64) {
-				key := m.Name
+				key := []string{m.Name}
 				for _, a := range set.ToSlice() {
 					if a.Key != "berth.provider" {
-						key += " " + a.Value.AsString()
+						key = append(key, a.Value.AsString())
 					}
 				}
-				found[key] = n
+				found[strings.Join(key, " ")] = n
 			}
 			switch points := m.Data.(type) {
 			case metricdata.Sum[int64]:

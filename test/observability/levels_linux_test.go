@@ -135,3 +135,25 @@ func TestLevelsOfAnOlderPlugin(t *testing.T) {
 		t.Errorf("records of %s came", got)
 	}
 }
+
+// TestLevelSetDuringAStart holds, whichever comes first.
+func TestLevelSetDuringAStart(t *testing.T) {
+	for range 5 {
+		var log lines
+		h, ws := open(t, current, func(c *host.Config, _ *host.Provider) { c.Logger = log.logger(hclog.Info) })
+		started := make(chan error, 1)
+		go func() {
+			_, err := ws.WorkingDir(t.Context())
+			started <- err
+		}()
+		waitFor(t, func() bool { return h.Providers()[0].State != "stopped" }, func() string { return "the plugin is not started" })
+		if err := h.SetLogLevel(current, hclog.Trace); err != nil {
+			t.Error(err)
+		}
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+		// The start's own word may come just after the call that it was for.
+		waitFor(t, func() bool { return spoken(t, ws, &log) == all }, func() string { return "the level does not hold" })
+	}
+}

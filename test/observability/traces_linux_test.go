@@ -50,7 +50,7 @@ func tracer(t *testing.T) *tracing.Exporter {
 }
 
 // pluginDir is a folder with a plugin that is this binary.
-func pluginDir(t *testing.T, name string) string {
+func pluginDir(t testing.TB, name string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -64,7 +64,7 @@ func pluginDir(t *testing.T, name string) string {
 }
 
 // open makes a host of one provider, which is named as its plugin, and a workspace.
-func open(t *testing.T, plugin string, change func(*host.Config, *host.Provider)) (*host.Host, workspace.Workspace) {
+func open(t testing.TB, plugin string, change func(*host.Config, *host.Provider)) (*host.Host, workspace.Workspace) {
 	t.Helper()
 	p := host.Provider{Config: map[string]any{"root": t.TempDir()}}
 	c := host.Config{PluginDirs: []string{pluginDir(t, plugin)}, DataDir: t.TempDir()}

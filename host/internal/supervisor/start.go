@@ -97,7 +97,7 @@ func (s *Supervisor) runStart(ctx context.Context, at *attempt) {
 	}
 	p, err := s.launch(startCtx, at, old, timeout)
 	observed(err)
-	refused := s.finishStart(at, p, err)
+	refused := s.finishStart(at, p, err) //nolint:contextcheck // what it begins outlives the start
 	switch {
 	case refused != nil:
 		s.logger.Warn("plugin was not swapped", "error", err, "path", at.binary.Path, "pid", refused.backend.PID())
