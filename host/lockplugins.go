@@ -79,7 +79,10 @@ func (h *Host) LockPlugins(ctx context.Context, plugins ...string) ([]LockedPlug
 	if err != nil {
 		return nil, err
 	}
-	return written, h.pins.prune()
+	if err := h.pins.prune(); err != nil { // the lock is written all the same
+		h.logger.Warn("old copies of plugins were not removed", "error", err)
+	}
+	return written, nil
 }
 
 // pluginsOr returns the plugins that are named, each once, or those of all providers.
