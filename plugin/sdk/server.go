@@ -30,7 +30,8 @@ const closeStopGrace = 500 * time.Millisecond
 // Register serves the plugin on r in this process, as a plugin process would: a
 // fresh provider each time, to be configured by whoever connects. If r has a
 // method OnStop(func()), it is given the function that stops the runs and closes
-// the provider.
+// the provider. A server of one's own is made with [wire.ServerOptions]: files need
+// their codec.
 func (p Plugin[C]) Register(r grpc.ServiceRegistrar) {
 	logger := p.Logger
 	if logger == nil {
