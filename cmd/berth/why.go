@@ -153,18 +153,19 @@ func writeState(line func(key, format string, args ...any), s admin.Story, now t
 		}
 		return host.Event{}, false
 	}
-	if e, ok := newest(decisive[st.State]...); ok {
-		line("because", "%s: %s", e.Kind, e.Text)
+	cause, ok := newest(decisive[st.State]...)
+	if ok {
+		line("because", "%s: %s", cause.Kind, cause.Text)
 	} else if st.State == "stopped" {
 		line("because", "no call has needed it yet: the next one starts it")
 	}
 	if st.Quarantine != "" {
 		line("quarantine", "%s", st.Quarantine)
 	}
-	if st.Restarts > 0 || st.LastError != "" {
+	if st.Restarts > 0 {
 		line("restarts", "%d", st.Restarts)
 	}
-	if st.LastError != "" {
+	if st.LastError != "" && !strings.Contains(cause.Text, st.LastError) {
 		line("last error", "%s", st.LastError)
 	}
 	if st.Leaving > 0 {
@@ -185,6 +186,8 @@ func writeBinary(line func(key, format string, args ...any), s admin.Story) {
 	case len(found.Folders) == 0:
 		line("binary", "none: it is served in the process of its host")
 		return
+	case found.Error != "" && strings.Contains(st.SwapError+st.LastError, found.Error):
+		line("next start", "would fail for that reason")
 	case found.Error != "":
 		line("next start", "would fail: %s", found.Error)
 	case st.PID == 0:
