@@ -36,7 +36,7 @@ func (a *app) attend(ctx context.Context, h *host.Host, address string, flag adm
 		a.say("warning: berth reload, why and providers cannot reach this serve: %v; --admin-socket gives it another, or none", err)
 	}
 	// Until the serve has drained, and so for longer than ctx.
-	ending := ctx.Done()
+	serving := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	hangups := make(chan os.Signal, 1) // several at once are one reload
@@ -46,9 +46,11 @@ func (a *app) attend(ctx context.Context, h *host.Host, address string, flag adm
 	work.Go(func() { a.reloadAtHangups(ctx, server, hangups) })
 	work.Go(func() {
 		select {
-		case <-ending:
-			a.notifyManager(ctx, managerStopping)
-		case <-ctx.Done():
+		case <-serving.Done():
+		case <-ctx.Done(): // which may be of the same moment
+		}
+		if serving.Err() != nil {
+			a.notifyManager(context.WithoutCancel(ctx), managerStopping)
 		}
 	})
 	var served error

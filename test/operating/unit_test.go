@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
@@ -121,7 +122,8 @@ func TestUnitsCommandLines(t *testing.T) {
 			if got != want {
 				t.Errorf("the service manager was told %q, want %q", got, want)
 			}
-		case <-t.Context().Done():
+		case <-time.After(patience):
+			t.Errorf("the service manager was not told %q", want)
 		}
 	}
 	const dirs = "mode=0700,uid=61234,gid=61234" // a user that systemd might make
@@ -144,17 +146,20 @@ func TestUnitsCommandLines(t *testing.T) {
 			{Type: mount.TypeBind, Source: notify, Target: "/run/manager"},
 		},
 	})
-	ended, failed := engine.ContainerWait(t.Context(), b.id, container.WaitConditionNotRunning)
-	select {
-	case got := <-told:
-		if got != "READY=1" {
-			t.Errorf("the service manager was told %q first", got)
+	until(t, "the service manager to be told", func() bool {
+		select {
+		case got := <-told:
+			if got != "READY=1" {
+				t.Errorf("the service manager was told %q first", got)
+			}
+			return true
+		default:
+			if state := b.inspect().State; !state.Running {
+				t.Fatalf("it ended with %d before it was ready", state.ExitCode)
+			}
+			return false
 		}
-	case end := <-ended:
-		t.Fatalf("it ended with %d before it was ready", end.StatusCode)
-	case err := <-failed:
-		t.Fatal(err)
-	}
+	})
 	if output, code := b.exec(strings.Fields(value(t, "ExecReload"))...); code != 0 || !strings.Contains(output, "notes") {
 		t.Errorf("ExecReload: %d, %s", code, output)
 	}
