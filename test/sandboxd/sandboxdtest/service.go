@@ -206,21 +206,6 @@ func (s *Service) Kill(t testing.TB) { s.signal(t, syscall.SIGKILL) }
 // End has it end: it stops its containers.
 func (s *Service) End(t testing.TB) { s.signal(t, syscall.SIGTERM) }
 
-// Freeze has it answer nothing, and break no connection, until the returned function is
-// called.
-func (s *Service) Freeze(t testing.TB) (thaw func()) {
-	t.Helper()
-	s.mu.Lock()
-	process := s.cmd.Process
-	s.mu.Unlock()
-	if err := process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	thaw = sync.OnceFunc(func() { _ = process.Signal(syscall.SIGCONT) })
-	t.Cleanup(thaw)
-	return thaw
-}
-
 func (s *Service) signal(t testing.TB, sig os.Signal) {
 	t.Helper()
 	s.mu.Lock()
