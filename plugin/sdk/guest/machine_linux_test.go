@@ -180,21 +180,29 @@ func (m *machine) open(t testing.TB, options guest.Options) *guest.Workspace {
 	return ws
 }
 
-// connect makes one connection, which is closed at the end of the test.
+// connect makes one connection, which is closed at the end of the test. As a
+// [guest.Workspace] does, it makes another one if the first breaks at once: it may have
+// waited for a guest that was killed.
 func (m *machine) connect(t testing.TB) *guest.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	conn, err := m.dial(ctx)
-	if err != nil {
-		t.Fatal(err)
+	for try := 1; ; try++ {
+		conn, err := m.dial(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := guest.Connect(ctx, conn, "test")
+		if errors.Is(err, guest.ErrBroken) && try < 3 {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v; the guest says: %s", err, m.stderr)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
 	}
-	c, err := guest.Connect(ctx, conn, "test")
-	if err != nil {
-		t.Fatalf("%v; the guest says: %s", err, m.stderr)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // pipeConn is the stream to a process that copies.
