@@ -61,6 +61,28 @@ func neighbourRows() []neighbour {
 				return errors.Join(proc.Continue(pid), end())
 			}, nil
 		}},
+		{"is swapped again and again", swapping(bad)},
+		{itself, swapping(calm)},
+	}
+}
+
+// itself is of the provider whose calls are measured, and of no neighbour.
+const itself = "idle, while this one is swapped again and again"
+
+// swapping replaces a provider's plugin as fast as new ones come up.
+func swapping(provider string) func(context.Context, *host.Host, workspace.Workspace) (func() error, error) {
+	return func(ctx context.Context, h *host.Host, _ workspace.Workspace) (func() error, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		var work sync.WaitGroup
+		var err error
+		work.Go(func() {
+			for err == nil && ctx.Err() == nil {
+				if err = h.Reload(ctx, provider); ctx.Err() != nil {
+					err = nil // it was given up
+				}
+			}
+		})
+		return func() error { cancel(); work.Wait(); return err }, nil
 	}
 }
 
@@ -152,7 +174,10 @@ func neighbours(ctx context.Context, out io.Writer, bin, dir string) (err error)
 		}
 		const aim = 2
 		told := strconv.Itoa(aim)
-		if t.ratio > aim {
+		switch {
+		case row.name == itself:
+			told = "–"
+		case t.ratio > aim:
 			told += ", **missed**"
 		}
 		fmt.Fprintf(out, "| %s | %s | %s | %s | %.1f | %s |\n", row.name, timing.Text(t.p50), timing.Text(t.p99), timing.Text(t.quiet), t.ratio, told)
