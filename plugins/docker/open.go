@@ -74,8 +74,13 @@ const (
 // diedAtOnce finds out whether a container's first start came to nothing because
 // of what we have it run.
 func (p *provider) diedAtOnce(ctx context.Context, c container.InspectResponse, r record, err error) error {
-	now, lookErr := p.inspect(ctx, c.ID)
-	if lookErr != nil || !hasEnded(now) {
+	var now container.InspectResponse
+	ended := false
+	_ = p.settle(ctx, c.ID, func(c container.InspectResponse, err error) bool { // err's own cause is told
+		now, ended = c, err == nil && hasEnded(c)
+		return ended
+	})
+	if !ended {
 		return err
 	}
 	if errors.Is(err, workspace.ErrTransient) { // it ended while something was asked of it

@@ -67,22 +67,34 @@ const (
 	settlePoll = 50 * time.Millisecond
 )
 
-// settled says why a room cannot be used any more, if it cannot, once something in
-// it has failed. The other error is that the engine did not tell.
-func (p *provider) settled(ctx context.Context, r *room) (gone, err error) {
+// settle inspects a container in which something has failed until what the engine
+// tells is enough, or it has had the time to tell it.
+func (p *provider) settle(ctx context.Context, id string, enough func(container.InspectResponse, error) bool) error {
 	ticker := time.NewTicker(settlePoll)
 	defer ticker.Stop()
 	for end := time.Now().Add(settleTime); ; {
-		c, err := p.inspect(ctx, r.container)
-		if gone := p.stateOf(ctx, r, c, err); gone != nil || err != nil || time.Now().After(end) {
-			return gone, err
+		if c, err := p.inspect(ctx, id); enough(c, err) || err != nil || time.Now().After(end) {
+			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
+}
+
+// settled says why a room cannot be used any more, if it cannot, once something in
+// it has failed. The other error is that the engine did not tell.
+func (p *provider) settled(ctx context.Context, r *room) (gone, err error) {
+	err = p.settle(ctx, r.container, func(c container.InspectResponse, err error) bool {
+		gone = p.stateOf(ctx, r, c, err)
+		return gone != nil
+	})
+	if gone != nil {
+		return gone, nil
+	}
+	return nil, err
 }
 
 // stateOf says why a room cannot be used any more, by what an inspection of its
