@@ -36,9 +36,10 @@ demo: build ## Show the main job on real plugin processes
 # Most tests wait rather than compute: for processes, timeouts and connections.
 CONCURRENCY ?= -p 4 -parallel 4
 PACKAGES    ?= ./...
+RACE        ?= -race
 
 test: ## Run every test that needs no engine, with the race detector (needs a C compiler)
-	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 20m $(CONCURRENCY) $(TESTFLAGS) $(PACKAGES)) || status=1; done; exit $$status
+	@status=0; for m in $(MODULES); do (cd $$m && $(GO) test $(RACE) -timeout 20m $(CONCURRENCY) $(TESTFLAGS) $(PACKAGES)) || status=1; done; exit $$status
 
 test-python: ## Check the example provider in Python (needs python3 with venv, and PyPI)
 	@$(GO) test -timeout 20m -tags python $(TESTFLAGS) ./examples/provider-python
