@@ -147,14 +147,24 @@ func isAt(path string, info fs.FileInfo) bool {
 	return err == nil && os.SameFile(now, info)
 }
 
-// prepare makes the store's folder. One that others may write is refused.
+// prepare makes the store's folder. One that others may write is refused, and so is
+// one that would be made where they may: it is looked at before anything is made, or
+// root would leave in another user's folder what that one cannot use.
 func (s *Store) prepare() error {
+	if err := s.trusted(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("folder for copies of plugins: %w", err)
 	}
-	// As for a binary in it: the folder's own, and those on the way to it.
+	return s.trusted()
+}
+
+// trusted checks the store's folder as that of a binary in it: its own, and those on
+// the way to it, as far as they exist.
+func (s *Store) trusted() error {
 	if err := catalog.CheckTrust(filepath.Join(s.dir, locksFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("folder for copies of plugins: %w", err)
+		return fmt.Errorf("folder for copies of plugins: %w, or set another cache_dir", err)
 	}
 	return nil
 }

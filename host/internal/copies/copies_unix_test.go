@@ -208,6 +208,34 @@ func TestWhatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
+// What is refused is left as it was: a folder of root's in another user's cache would
+// keep that user from it.
+func TestNothingIsMadeWhereOthersMayWrite(t *testing.T) {
+	c, source := folder(t, "one", "help")
+	changes := map[string]func(dir string) error{
+		"anybody's folder": func(dir string) error { return os.Chmod(dir, 0o777) },
+	}
+	if os.Geteuid() == 0 {
+		changes["another user's folder"] = func(dir string) error { return os.Chown(dir, 4242, 4242) }
+	}
+	for name, change := range changes {
+		parent := t.TempDir()
+		if err := change(parent); err != nil {
+			t.Fatal(err)
+		}
+		s := New(filepath.Join(parent, "berth", "plugins"))
+		if _, err := s.Hold(c, source); !errors.As(err, new(*catalog.UntrustedError)) {
+			t.Errorf("%s: hold: %v", name, err)
+		}
+		if err := s.Register("/berth.lock"); !errors.As(err, new(*catalog.UntrustedError)) {
+			t.Errorf("%s: register: %v", name, err)
+		}
+		if made, err := os.ReadDir(parent); err != nil || len(made) > 0 {
+			t.Errorf("%s: has %v, %v", name, made, err)
+		}
+	}
+}
+
 // Two hosts, and more, fill one folder at once, and clean up in it.
 func TestManyHostsAtOnce(t *testing.T) {
 	dir := storeDir(t)
