@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/host/internal/copies"
@@ -25,8 +26,9 @@ const LockFileName = lock.FileName
 // and [Host.RollbackPlugin] change it.
 type Lock struct {
 	path string
-	// optional is a file that was not there: if it comes, it counts.
+	// optional is a file that was not there: if it comes, it counts, and has to stay.
 	optional bool
+	seen     atomic.Bool
 }
 
 // ReadLock reads a lock file, for [Config.Lock]. From then on it has to be there,
@@ -60,7 +62,10 @@ const platform = runtime.GOOS + "/" + runtime.GOARCH
 
 func (l *Lock) read() (lock.File, error) {
 	f, err := lock.Read(l.path)
-	if l.optional && errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		l.seen.Store(true) // also one that cannot be read
+	case l.optional && !l.seen.Load():
 		return lock.File{}, nil
 	}
 	return f, err

@@ -48,12 +48,14 @@ func TestLoadConfigReadsTheLockFileBesideIt(t *testing.T) {
 	if _, err := LoadConfig(file); err == nil || !strings.Contains(err.Error(), lockFile) {
 		t.Errorf("one that cannot be read: %v", err)
 	}
-	// One that was read and is gone does not allow anything.
+	// One that was read and is gone does not allow anything, whenever it came.
 	if err := os.Remove(lockFile); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read.Lock.entry("local"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("one that is gone: %v", err)
+	for when, c := range map[string]Config{"at the start": read, "later": config} {
+		if _, err := c.Lock.entry("local"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("one that was read %s, and is gone: %v", when, err)
+		}
 	}
 }
 

@@ -22,9 +22,11 @@ const format = 1
 
 // File is a lock file.
 type File struct {
-	Format int `yaml:"format"`
 	// Plugins are the locked ones, by their names. Others run as they are found.
 	Plugins map[string]Plugin `yaml:"plugins"`
+	// Format comes last in what is written: a file that was cut off has none, and so
+	// does not unlock what it has lost.
+	Format int `yaml:"format"`
 }
 
 // Plugin is a locked plugin.
@@ -118,7 +120,11 @@ var (
 )
 
 func (f File) validate() error {
-	if f.Format != format {
+	switch f.Format {
+	case format:
+	case 0:
+		return errors.New("format: is missing, the last line of a whole file")
+	default:
 		return fmt.Errorf("format: is %d, and this Berth reads %d", f.Format, format)
 	}
 	for name, plugin := range f.Plugins {

@@ -54,6 +54,35 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A file that was cut off anywhere, as by a full disk or a copy that broke off, does
+// not unlock what it has lost.
+func TestAFileThatIsCutOffIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	release := Release{Version: "v1", Protocol: 1, SHA256: sum("a"), Companions: map[string]string{"helper": sum("b")}}
+	entry := Entry{Release: release, Previous: &release}
+	if err := Update(path, func(f *File) error {
+		for _, name := range []string{"docker", "local"} {
+			f.Plugins[name] = Plugin{Platforms: map[string]Entry{"linux/amd64": entry}}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.TrimSuffix(string(whole), "\n")
+	if f, err := parse([]byte(text)); err != nil || len(f.Plugins) != 2 {
+		t.Fatalf("the whole file: %+v, %v", f, err)
+	}
+	for n := range text {
+		if f, err := parse([]byte(text[:n])); err == nil {
+			t.Errorf("its first %d bytes lock %d plugins:\n%s", n, len(f.Plugins), text[:n])
+		}
+	}
+}
+
 func TestReadIsStrict(t *testing.T) {
 	plugin := func(entry string) string {
 		return "format: 1\nplugins:\n  docker:\n    platforms:\n      linux/amd64:\n        " + entry + "\n"
@@ -63,7 +92,7 @@ func TestReadIsStrict(t *testing.T) {
 		"empty":               {"", "is empty"},
 		"no yaml":             {"{{{", "[1:2]"},
 		"another format":      {"format: 2", "format: is 2, and this Berth reads 1"},
-		"no format":           {"plugins: {}", "format: is 0"},
+		"no format":           {"plugins: {}", "format: is missing"},
 		"unknown key":         {"format: 1\nplugin: {}", "plugin"},
 		"unknown inner key":   {plugin(good + ", sha: x}"), "sha"},
 		"a key twice":         {"format: 1\nformat: 1", "format"},
