@@ -32,6 +32,9 @@ type pluginWatch struct {
 	refused catalog.Binary
 	retryAt time.Time
 	pause   time.Duration
+	// unfit is what a look said of what may not be started, such as bytes that are
+	// not the locked ones; told is what of that the operator was told.
+	unfit, told string
 }
 
 // watchPlugins has every provider's plugin swapped when its binary changes. It ends
@@ -65,12 +68,19 @@ func (w *pluginWatch) look(ctx context.Context) {
 	w.candidate = catalog.Binary{}
 	running, ok := w.p.super.Running()
 	if !ok {
+		w.unfit, w.told = "", ""
 		return
 	}
 	found, err := w.p.find()
-	if err != nil || found.Same(running) { // a binary that is removed leaves its process
+	if err != nil {
+		w.tell(err)
 		return
 	}
+	if found.Same(running) {
+		w.restored()
+		return
+	}
+	w.unfit, w.told = "", ""
 	if found.Same(w.refused) && (w.retryAt.IsZero() || time.Now().Before(w.retryAt)) {
 		return
 	}
@@ -79,6 +89,27 @@ func (w *pluginWatch) look(ctx context.Context) {
 	}
 	w.candidate = catalog.Binary{}
 	w.note(found, w.p.super.Reload(ctx))
+}
+
+// tell tells once of what may not be started, when it is the same in two looks: a
+// file that is being written is not. One that is removed leaves its process.
+func (w *pluginWatch) tell(err error) {
+	if errors.As(err, new(*catalog.NotFoundError)) {
+		return
+	}
+	before := w.unfit
+	if w.unfit = err.Error(); w.unfit == before && w.unfit != w.told {
+		w.told = w.unfit
+		w.p.super.NoteFound(err)
+	}
+}
+
+// restored ends what was told of another binary: the one that runs is found again.
+func (w *pluginWatch) restored() {
+	if w.told != "" || w.refused.Path != "" {
+		w.p.super.NoteFound(nil)
+	}
+	w.unfit, w.told, w.refused = "", "", catalog.Binary{}
 }
 
 // note keeps what became of a swap. Why it failed is in the log, the status and the

@@ -17,6 +17,7 @@ const (
 	Swap        = "swap"         // a start began beside the one that serves
 	Swapped     = "swapped"      // the new one serves, the old one is leaving
 	SwapRefused = "swap-refused" // the old one serves on
+	Restored    = "restored"     // what was refused is gone, and what serves is found again
 	Drained     = "drained"      // one that was leaving had no calls any more, and ended
 	DrainCut    = "drain-cut"    // one that was leaving had no time left
 	IdleStop    = "idle-stop"    // nobody used it
