@@ -104,7 +104,7 @@ func (h *handle) Start(ctx context.Context, cmd workspace.Command) (workspace.Pr
 		defer cancel()
 	}
 	if err := r.begin(startCtx); err != nil {
-		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		if ctx.Err() == nil && startCtx.Err() != nil { // a start has a time of its own, which may have passed too
 			err = r.op.wrap(&workspace.TimeoutError{Timeout: cmd.Timeout})
 		}
 		return nil, err

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/shared/workspace"
 	"github.com/berth-dev/berth/test/faults"
 )
 
@@ -111,6 +113,42 @@ func TestASlowStartIsToldAndBounded(t *testing.T) {
 	}
 	if plug := asPluginError(t, <-checked); !strings.Contains(plug.Reason, "not ready within 7s") {
 		t.Errorf("%+v", plug)
+	}
+}
+
+// A start that takes too long is no timeout of the command that waits for it, which
+// has none, or one that has not passed: the command was never sent.
+func TestASlowStartIsNoTimeoutOfACommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, filepath.Base(plugins.Path(faults.Good)))
+	if err := os.Link(plugins.Path(faults.Good), binary); err != nil {
+		t.Fatal(err)
+	}
+	h := newHost(t, nil, func(c *host.Config) {
+		c.PluginDirs = []string{dir}
+		c.Providers[faults.Good] = host.Provider{StartTimeout: 500 * time.Millisecond}
+	})
+	ws := open(t, h, faults.Good)
+	if err := os.Remove(binary); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(status(t, h, faults.Good).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "its end is known", func() bool { return status(t, h, faults.Good).PID == 0 })
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		_, err := ws.Run(t.Context(), workspace.Command{Args: []string{"true"}, Timeout: timeout})
+		if plug := asPluginError(t, err); errors.As(err, new(*workspace.TimeoutError)) || plug.Op != "start" || plug.MayHaveExecuted {
+			t.Errorf("with a timeout of %v: %v", timeout, err)
+		}
+	}
+	_, err := ws.Run(t.Context(), workspace.Command{Args: []string{"true"}, Timeout: 100 * time.Millisecond})
+	if !errors.As(err, new(*workspace.TimeoutError)) { // while it waits for a start
+		t.Errorf("with a timeout that passes: %v", err)
 	}
 }
 
