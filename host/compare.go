@@ -15,7 +15,8 @@ import (
 // for the host's configuration.
 type PluginDiff struct {
 	Plugin string `json:"plugin"`
-	// Old is what a start would take now, New the other binary.
+	// Old is what a start would take now, or the locked release if another one stands
+	// in the plugin folder; New is the other binary.
 	Old PluginDescription `json:"old"`
 	New PluginDescription `json:"new"`
 	// Features, Environment and Companions tell what came and what went.
@@ -60,10 +61,14 @@ type Break struct {
 }
 
 // ComparePlugin describes a plugin, as a start would take it now, and another
-// binary of it. Both are started to describe themselves and ended; neither is
-// configured.
+// binary of it. Where a start would be refused, since what was installed is not
+// locked yet, it is the locked release that is compared, if there is a copy of it.
+// Both are started to describe themselves and ended; neither is configured.
 func (h *Host) ComparePlugin(ctx context.Context, plugin, binary string) (PluginDiff, error) {
-	before, err := h.DescribePlugin(ctx, plugin)
+	if err := workspace.ValidateName(plugin); err != nil {
+		return PluginDiff{}, fmt.Errorf("plugin %w", err)
+	}
+	before, err := h.describe(ctx, plugin, func() (catalog.Binary, error) { return h.pins.findOrCopy(plugin) })
 	if err != nil {
 		return PluginDiff{}, err
 	}
@@ -73,6 +78,9 @@ func (h *Host) ComparePlugin(ctx context.Context, plugin, binary string) (Plugin
 	}
 	after, err := h.describe(ctx, plugin, func() (catalog.Binary, error) {
 		other := catalog.At(plugin, path)
+		if err := catalog.CheckExecutable(path); err != nil {
+			return other, fmt.Errorf("plugin %s: %w", plugin, err)
+		}
 		return other, h.pins.trust(other)
 	})
 	if err != nil {

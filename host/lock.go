@@ -149,6 +149,26 @@ func (p *pins) find(plugin string) (catalog.Binary, error) {
 	return p.pinned(found, *entry, true), nil
 }
 
+// findOrCopy is find for who only looks: where that is refused, it is the copy of
+// the locked release, if one is kept.
+func (p *pins) findOrCopy(plugin string) (catalog.Binary, error) {
+	found, err := p.find(plugin)
+	if err == nil || p.lock == nil {
+		return found, err
+	}
+	entry, lockErr := p.lock.entry(plugin)
+	if lockErr != nil || entry == nil {
+		return found, err
+	}
+	locked := p.pinned(catalog.At(plugin, p.copyPath(plugin, entry.Release)), *entry, false)
+	_, release, openErr := locked.Open()
+	if openErr != nil {
+		return found, err // which says what to do
+	}
+	release()
+	return locked, nil
+}
+
 // trust refuses a binary that others may change.
 func (p *pins) trust(found catalog.Binary) error {
 	if p.allowWritable {

@@ -14,16 +14,22 @@ type Place struct {
 	Err error
 }
 
+// CheckExecutable returns why the file at path cannot be executed, nil if it can.
+func CheckExecutable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return executable(path, info)
+}
+
 // Look tells of every folder what [Find] finds there, in order: it takes the first
 // without an error.
 func Look(plugin string, dirs []string) []Place {
 	var places []Place
 	for _, dir := range cleanDirs(dirs) {
 		p := Place{Dir: dir, Path: filepath.Join(dir, fileName(plugin))}
-		info, err := os.Stat(p.Path)
-		if p.Err = err; err == nil {
-			p.Err = executable(p.Path, info)
-		}
+		p.Err = CheckExecutable(p.Path)
 		places = append(places, p)
 	}
 	return places
