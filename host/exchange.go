@@ -221,6 +221,13 @@ func (r *run) accept(l *link, msg *berthv1.RunResponse) (over bool, _ error) {
 		if l.started {
 			return false, garbage("the plugin said twice that the command was started")
 		}
+		registry := m.Started.GetRunRegistry()
+		if len(registry) > wire.MaxRunRegistry {
+			return false, garbage("the plugin told a registry of runs of %d bytes", len(registry))
+		}
+		if len(registry) > 0 {
+			r.h.noteRegistry(registry)
+		}
 		l.started = true
 		r.noteStarted()
 	case *berthv1.RunResponse_Stdout:

@@ -29,6 +29,9 @@ type handle struct {
 	ref     workspace.Ref // once set, it never changes (contract L5)
 	session *session
 	opening *opening
+	// registry is who notes the ids of the workspace's runs, as was told last: by its
+	// opening, or by a command that was started.
+	registry []byte
 }
 
 var _ workspace.Workspace = (*handle)(nil)

@@ -189,9 +189,27 @@ func (h *handle) opened(inst *supervisor.Instance, op operation, want workspace.
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || strings.IndexByte(dir, 0) >= 0 {
 		return nil, h.p.fault(inst, op, fmt.Sprintf("the plugin answered the working directory %q, which is not absolute and canonical", shorten(dir)))
 	}
+	if n := len(opened.GetRunRegistry()); n > wire.MaxRunRegistry {
+		return nil, h.p.fault(inst, op, fmt.Sprintf("the plugin answered a registry of runs of %d bytes", n))
+	}
+	h.noteRegistry(opened.GetRunRegistry())
 	return &session{
 		key:      &berthv1.WorkspaceKey{Id: ref.ID, Incarnation: opened.GetIncarnation()},
 		dir:      dir,
 		features: wire.ToFeatures(append(opened.GetFeatures(), inst.Configured().GetFeatures()...)),
 	}, nil
+}
+
+// noteRegistry keeps who notes the workspace's runs.
+func (h *handle) noteRegistry(registry []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.registry = registry
+}
+
+// knownRegistry is who notes the workspace's runs, as far as was told.
+func (h *handle) knownRegistry() []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.registry
 }

@@ -130,7 +130,8 @@ func (r *run) mayRepeat() bool {
 }
 
 // repeat sends the start of a run again. The plugin makes sure that it does not run
-// twice.
+// twice: by the registry of runs, if it is the one that this host was told of before it
+// asked for the plugin to which it sent the start first, and else by the time since.
 func (r *run) repeat(l *link, cause error) error {
 	stream, err := l.inst.Client().Run(l.ctx)
 	if err != nil {
@@ -140,7 +141,7 @@ func (r *run) repeat(l *link, cause error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	start := r.start()
-	start.RepeatedAfterNs = max(int64(time.Since(r.sent)), 1)
+	start.RepeatedAfterNs, start.RunRegistry = max(int64(time.Since(r.sent)), 1), r.registry
 	r.requeue(&berthv1.RunRequest{Message: &berthv1.RunRequest_Start{Start: start}})
 	r.in.sent, r.in.endSent = 0, false
 	r.link, r.inst = l, l.inst

@@ -31,6 +31,9 @@ type run struct {
 	limit    int64     // of output, zero for none
 	deadline time.Time // zero for none
 	key      *berthv1.WorkspaceKey
+	// registry is who noted the workspace's runs before this one was sent to anybody,
+	// as far as was told.
+	registry []byte
 	// durable: it outlives its stream, and is attached again (contract B3).
 	durable bool
 	// follow is set for a run that was attached and not started here. What ends
@@ -160,7 +163,7 @@ func (h *handle) newFollowing(ctx context.Context, op operation, opts workspace.
 
 func (h *handle) prepare(ctx context.Context, id string, cmd workspace.Command, s *session) *run {
 	r := &run{
-		h: h, id: id, ctx: ctx, cmd: cmd, key: s.key, durable: s.features.Has(workspace.FeatureAttachRun),
+		h: h, id: id, ctx: ctx, cmd: cmd, key: s.key, registry: h.knownRegistry(), durable: s.features.Has(workspace.FeatureAttachRun),
 		started: make(chan struct{}), ended: make(chan struct{}), broken: make(chan struct{}), done: make(chan struct{}), asked: make(chan struct{}),
 		signals: make(map[int64]*pendingSignal),
 	}

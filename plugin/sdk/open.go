@@ -117,7 +117,7 @@ func (s *server) open(stream openStream, do func(context.Context, func(Progress)
 		var r result
 		var e *entry
 		if e, r.err = do(ctx, queue.put); r.err == nil {
-			r.opened = opened(e)
+			r.opened = s.opened(e)
 			s.cache.release(e)
 		}
 		done <- r
@@ -144,8 +144,9 @@ func (s *server) open(stream openStream, do func(context.Context, func(Progress)
 	}
 }
 
-func opened(e *entry) *berthv1.Opened {
+func (s *server) opened(e *entry) *berthv1.Opened {
 	return &berthv1.Opened{
+		RunRegistry: s.runRegistry(e),
 		Id:          e.id,
 		Incarnation: []byte(e.incarnation),
 		WorkingDir:  []byte(e.workingDir),

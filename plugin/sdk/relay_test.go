@@ -30,7 +30,12 @@ type guarded struct {
 	watch    func(ctx context.Context) error    // nil: it stays
 	held     atomic.Int64                       // connections in use
 	wrap     func(conn *relay.Conn) *relay.Conn // nil: as it is
+	registry []byte                             // as the guest told it
 }
+
+var _ relay.Target = (*guarded)(nil)
+
+func (w *guarded) RunRegistry() []byte { return w.registry }
 
 func (w *guarded) Announce() []workspace.Feature { return w.features }
 

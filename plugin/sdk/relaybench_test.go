@@ -35,6 +35,8 @@ func (w guarded) BerthRelay(context.Context) (*relay.Conn, error) {
 	return &relay.Conn{Client: w.client, Key: &berthv1.WorkspaceKey{Id: "ws", Incarnation: []byte("1")}}, nil
 }
 
+func (w guarded) RunRegistry() []byte { return nil }
+
 // only is a provider of one workspace.
 type only struct{ ws sdk.Workspace }
 

@@ -35,8 +35,12 @@ func (r *relayedRun) accept(m *berthv1.RunResponse) (*berthv1.RunResponse, error
 		if r.started {
 			return nil, r.call.nonsense("twice that the command was started")
 		}
+		registry := m.Started.GetRunRegistry()
+		if len(registry) > wire.MaxRunRegistry {
+			return nil, r.call.nonsense("with a registry of runs of %d bytes", len(registry))
+		}
 		r.started = true
-		return &berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{}}}, nil
+		return &berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{RunRegistry: registry}}}, nil
 	case *berthv1.RunResponse_Stdout:
 		chunk, err := r.acceptOutput(stdout, m.Stdout)
 		if chunk == nil {

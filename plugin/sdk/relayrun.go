@@ -104,7 +104,7 @@ func (s *server) relayRun(e *entry, host runStream, start *berthv1.RunStart, hea
 			Env:       slices.Concat(wire.FromEnv(withEnviron(e.ws, state.env)), start.GetEnv()), // later ones win
 			TimeoutNs: remaining(start.GetTimeoutNs(), begun), FullTimeoutNs: start.GetFullTimeoutNs(),
 			OutputLimit: start.GetOutputLimit(), Stdin: start.GetStdin(), Detached: start.GetDetached(),
-			RepeatedAfterNs: older(start.GetRepeatedAfterNs(), heard),
+			RepeatedAfterNs: older(start.GetRepeatedAfterNs(), heard), RunRegistry: start.GetRunRegistry(),
 		}}}
 	}, berthv1.ProviderClient.Run)
 }

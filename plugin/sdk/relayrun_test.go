@@ -22,8 +22,10 @@ func outMessage(which int, offset int64, data string) *berthv1.RunResponse {
 	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Stdout{Stdout: chunk}}
 }
 
-func startedMessage() *berthv1.RunResponse {
-	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{}}}
+func startedMessage() *berthv1.RunResponse { return startedBy(nil) }
+
+func startedBy(registry []byte) *berthv1.RunResponse {
+	return &berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{RunRegistry: registry}}}
 }
 
 func attachedMessage(stdoutOffset, stderrOffset, stdinTaken int64) *berthv1.RunResponse {
@@ -67,6 +69,7 @@ func TestGuestThatAnswersNonsenseToRuns(t *testing.T) {
 		"nothing":             nil,
 		"no outcome":          {startedMessage()},
 		"started twice":       {startedMessage(), startedMessage()},
+		"a long registry":     {startedBy(make([]byte, wire.MaxRunRegistry+1)), exitedMessage(0, 0, 0)},
 		"output first":        {outMessage(stdout, 0, "a")},
 		"exit first":          {exitedMessage(0, 0, 0)},
 		"attached":            {attachedMessage(0, 0, 0), startedMessage(), exitedMessage(0, 0, 0)},

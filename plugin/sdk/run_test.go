@@ -22,6 +22,7 @@ type runCall struct {
 	stream grpc.BidiStreamingClient[berthv1.RunRequest, berthv1.RunResponse]
 	// What came in so far.
 	started    bool
+	registry   []byte // that started it
 	out        [2][]byte
 	stdinTaken int64
 	stdinOver  bool
@@ -83,7 +84,7 @@ func (c *runCall) recv() error {
 		if c.started {
 			c.t.Error("started twice")
 		}
-		c.started = true
+		c.started, c.registry = true, m.Started.GetRunRegistry()
 	case *berthv1.RunResponse_Stdout:
 		c.output(stdout, m.Stdout)
 	case *berthv1.RunResponse_Stderr:

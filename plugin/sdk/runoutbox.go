@@ -26,7 +26,7 @@ type outbox struct {
 	ended      bool
 	wake       chan struct{}
 
-	started bool
+	started *berthv1.RunResponse    // once it was put, to be told on every stream
 	kept    [2][]*berthv1.RunOutput // sent or, while it is parked, to be sent; not taken
 	base    [2]int64                // offsets from which on output is held
 	end     [2]int64                // and up to which
@@ -55,7 +55,9 @@ func (o *outbox) signal() {
 
 func (o *outbox) put(m *berthv1.RunResponse) {
 	o.update(func() {
-		o.started = o.started || m.GetStarted() != nil
+		if m.GetStarted() != nil {
+			o.started = m
+		}
 		if o.parked {
 			return // the start is told to whoever attaches, an answer to a signal to nobody
 		}
@@ -250,8 +252,8 @@ func (o *outbox) attach(l *link, have [2]int64, stdin inboxState) error {
 	o.messages = append(o.messages, &berthv1.RunResponse{Message: &berthv1.RunResponse_Attached{Attached: &berthv1.RunAttached{
 		StdoutOffset: o.base[stdout], StderrOffset: o.base[stderr], StdinTaken: stdin.taken, StdinEnded: stdin.ended,
 	}}})
-	if o.started {
-		o.messages = append(o.messages, &berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{}}})
+	if o.started != nil {
+		o.messages = append(o.messages, o.started)
 	}
 	for which := range o.kept {
 		for _, chunk := range o.kept[which] {

@@ -72,7 +72,7 @@ type ended struct {
 
 // oversee sees a started command through to its outcome, and then closes it.
 func (r *run) oversee(e *entry, process Process) {
-	r.out.put(&berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{}}})
+	r.out.put(&berthv1.RunResponse{Message: &berthv1.RunResponse_Started{Started: &berthv1.RunStarted{RunRegistry: r.server.runRegistry(e)}}})
 	defer r.close(process)
 	seen := false
 	defer func() {

@@ -1,7 +1,9 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -17,13 +19,19 @@ import (
 // repeats one only within seconds, after an answer was lost.
 const rememberedRuns = 4096
 
+// registryIDSize is in bytes: two registries never have the same.
+const registryIDSize = 16
+
 // registry knows the runs of every workspace.
 type registry struct {
-	mu     sync.Mutex
-	sets   map[string]*runSet // by workspace id
-	kept   []*run             // those that are over, in the order of their ends
-	closed bool
-	since  time.Time // what ran before is not known
+	id    []byte    // random: who was told it before a start was sent, knows that this was here then
+	since time.Time // what ran before is not known
+
+	mu        sync.Mutex
+	sets      map[string]*runSet // by workspace id
+	kept      []*run             // those that are over, in the order of their ends
+	closed    bool
+	forgotten time.Time // as in runSet, of all those that have no set
 }
 
 type runSet struct {
@@ -35,22 +43,33 @@ type runSet struct {
 	destroying int
 }
 
-func newRegistry() *registry { return &registry{sets: map[string]*runSet{}, since: time.Now()} }
+func newRegistry() *registry {
+	id := make([]byte, registryIDSize)
+	_, _ = rand.Read(id) // it never fails
+	return &registry{id: id, since: time.Now(), sets: map[string]*runSet{}}
+}
 
 // set is that of a workspace. It must be called with the lock held.
 func (g *registry) set(id string) *runSet {
 	set := g.sets[id]
 	if set == nil {
 		set = &runSet{active: map[string]*run{}, relayed: map[*relayedRun]struct{}{}, used: map[string]time.Time{}, forgotten: g.since}
+		if g.forgotten.After(g.since) {
+			set.forgotten = g.forgotten
+		}
 		g.sets[id] = set
 	}
 	return set
 }
 
-// prune drops an empty set. It must be called with the lock held.
+// prune drops an empty set. What it has forgotten stays so. It must be called with
+// the lock held.
 func (g *registry) prune(id string, set *runSet) {
 	if set.destroying == 0 && len(set.used) == 0 && len(set.relayed) == 0 && g.sets[id] == set {
 		delete(g.sets, id)
+		if set.forgotten.After(g.forgotten) {
+			g.forgotten = set.forgotten
+		}
 	}
 }
 
@@ -88,7 +107,7 @@ func (g *registry) add(id string, r *run) error {
 	if _, ok := set.used[r.id]; ok {
 		return fmt.Errorf("run %s: its id was used before in this workspace: %w", r.id, fs.ErrExist)
 	}
-	if err := set.mayBegin(r); err != nil {
+	if err := g.mayBegin(set, r); err != nil {
 		return err
 	}
 	if len(set.order) == rememberedRuns {
@@ -106,11 +125,19 @@ func (g *registry) add(id string, r *run) error {
 // its way to here.
 const repeatMargin = time.Second
 
-// mayBegin refuses a start that was sent before if that may have been heard by
-// whoever was here then.
-func (s *runSet) mayBegin(r *run) error {
+// mayBegin refuses a start that was sent before if it may have been heard then, by
+// whoever was here or by a registry that has forgotten it. A host that was told of this
+// one before it sent the start first proves that it was here then, however short ago
+// it was made: if it has forgotten nothing, what it does not know never arrived. What
+// else it was told, if anything, proves nothing, and the age decides.
+func (g *registry) mayBegin(set *runSet, r *run) error {
 	age := time.Duration(r.start.GetRepeatedAfterNs())
-	if age > 0 && r.begun.Add(-age-repeatMargin).Before(s.forgotten) {
+	switch {
+	case age == 0:
+		return nil
+	case bytes.Equal(r.start.GetRunRegistry(), g.id) && !set.forgotten.After(g.since):
+		return nil
+	case r.begun.Add(-age - repeatMargin).Before(set.forgotten):
 		return fmt.Errorf("run %s: whether it was started %v ago is not known any more: %w", r.id, age.Round(time.Millisecond), fs.ErrNotExist)
 	}
 	return nil
@@ -229,6 +256,18 @@ func (g *registry) stopAll(grace time.Duration) {
 			return
 		}
 	}
+}
+
+// runRegistry tells who notes the ids of a workspace's runs: its guest, or this
+// server, or nobody beyond their streams.
+func (s *server) runRegistry(e *entry) []byte {
+	switch {
+	case e.target != nil:
+		return e.target.RunRegistry()
+	case s.def.durableRuns:
+		return s.runs.id
+	}
+	return nil
 }
 
 func destroyed(id string) error {

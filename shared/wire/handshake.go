@@ -56,6 +56,9 @@ const (
 	// maxErrorWord is the same for what is a word or two: an operation, the name
 	// of a provider or run, an exit status.
 	maxErrorWord = 1 << 10
+	// MaxRunRegistry is the longest name of what notes the ids of a workspace's
+	// runs, in bytes: far more than it takes to be the only one.
+	MaxRunRegistry = 64
 	// maxStatusMessage is how much ASCII stands in the status itself.
 	maxStatusMessage = 4 << 10
 )

@@ -29,30 +29,7 @@ func TestMain(m *testing.M) {
 // TestContract is over commands that outlive their plugin. The suite's own tests
 // bend this provider.
 func TestContract(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.Symlink(self, filepath.Join(dir, wire.BinaryPrefix+durable.Name)); err != nil {
-		t.Fatal(err)
-	}
-	e := durable.StartEngine(t, t.TempDir())
-	open := func(t testing.TB) *host.Host {
-		h, err := host.New(host.Config{
-			PluginDirs: []string{dir}, DataDir: t.TempDir(),
-			Providers: map[string]host.Provider{durable.Name: {Config: e.Config()}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := h.Close(); err != nil {
-				t.Errorf("close the host: %v", err)
-			}
-		})
-		return h
-	}
+	open := opener(t, durable.StartEngine(t, t.TempDir()))
 	h := open(t)
 	r := conformance.Test(t, conformance.Options{
 		Host: h, Provider: durable.Name,
@@ -62,6 +39,39 @@ func TestContract(t *testing.T) {
 	})
 	if r.Count(conformance.Checked) < 130 || r.Count(conformance.Failed)+r.Count(conformance.Deviates) > 0 {
 		t.Errorf("%d checked, %d failed, %d deviate", r.Count(conformance.Checked), r.Count(conformance.Failed), r.Count(conformance.Deviates))
+	}
+}
+
+// opener returns what makes hosts for one engine.
+func opener(t *testing.T, e *durable.Engine) func(t testing.TB, change ...func(*host.Config)) *host.Host {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, wire.BinaryPrefix+durable.Name)); err != nil {
+		t.Fatal(err)
+	}
+	return func(t testing.TB, change ...func(*host.Config)) *host.Host {
+		t.Helper()
+		config := host.Config{
+			PluginDirs: []string{dir}, DataDir: t.TempDir(),
+			Providers: map[string]host.Provider{durable.Name: {Config: e.Config()}},
+		}
+		for _, c := range change {
+			c(&config)
+		}
+		h, err := host.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := h.Close(); err != nil {
+				t.Errorf("close the host: %v", err)
+			}
+		})
+		return h
 	}
 }
 

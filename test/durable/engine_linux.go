@@ -87,7 +87,7 @@ func (e *Engine) answer(conn net.Conn) {
 	case "start":
 		answer, err = e.start(key)
 	case "stop":
-		err = e.stop(key)
+		err = e.Stop(key)
 	default:
 		err = fmt.Errorf("unknown order %q", what)
 	}
@@ -142,7 +142,9 @@ func (e *Engine) start(key string) (string, error) {
 	}
 }
 
-func (e *Engine) stop(key string) error {
+// Stop ends the guest of a workspace, as a container's end would. Attaching to the
+// workspace starts another.
+func (e *Engine) Stop(key string) error {
 	e.mu.Lock()
 	g := e.guests[key]
 	delete(e.guests, key)

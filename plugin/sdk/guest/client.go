@@ -42,6 +42,7 @@ type Client struct {
 	provider berthv1.ProviderClient
 	hello    Hello
 	features []workspace.Feature
+	registry []byte
 	close    func() error
 }
 
@@ -101,6 +102,7 @@ func (c *Client) greet(ctx context.Context, version string) error {
 		return fmt.Errorf("opening the guest's workspace: %w", err)
 	}
 	c.features, err = readOpened(opened, c.hello)
+	c.registry = opened.GetRunRegistry()
 	return err
 }
 
@@ -128,6 +130,10 @@ func (c *Client) Hello() Hello { return c.hello }
 
 // Features are those of the guest's workspace.
 func (c *Client) Features() []workspace.Feature { return c.features }
+
+// RunRegistry is who notes the runs of the guest's workspace: random bytes, and others
+// whenever what was noted is lost. Guests of older versions do not say.
+func (c *Client) RunRegistry() []byte { return c.registry }
 
 // Provider is the guest's berth.v1.
 func (c *Client) Provider() berthv1.ProviderClient { return c.provider }

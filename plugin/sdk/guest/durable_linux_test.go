@@ -50,6 +50,9 @@ func TestB3_ARunIsFoundAgain(t *testing.T) {
 			if second.Hello().BootID != first.Hello().BootID {
 				t.Fatal("the guest itself was started again")
 			}
+			if len(first.RunRegistry()) == 0 || !bytes.Equal(second.RunRegistry(), first.RunRegistry()) {
+				t.Errorf("its registry of runs was %x and is %x", first.RunRegistry(), second.RunRegistry())
+			}
 			again := attach(ctx, t, second, id)
 			if r := shell(t.Context(), second, "echo word >f"); r.err != nil {
 				t.Fatalf("%+v", r)

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/wire/guestv1"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -89,6 +90,8 @@ func readOpened(opened *berthv1.Opened, hello Hello) ([]workspace.Feature, error
 		return nil, fmt.Errorf("the guest opened workspace %.80q, and has %q", opened.GetId(), hello.workspaceID)
 	case string(opened.GetWorkingDir()) != hello.WorkingDir:
 		return nil, fmt.Errorf("the guest's workspace is in %.80q, and it said %q", opened.GetWorkingDir(), hello.WorkingDir)
+	case len(opened.GetRunRegistry()) > wire.MaxRunRegistry:
+		return nil, fmt.Errorf("the guest's registry of runs has %d bytes, at most %d are right", len(opened.GetRunRegistry()), wire.MaxRunRegistry)
 	case len(opened.GetFeatures()) > maxFeatures:
 		return nil, fmt.Errorf("the guest announces %d features", len(opened.GetFeatures()))
 	}

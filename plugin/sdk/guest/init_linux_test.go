@@ -79,6 +79,7 @@ func TestInitStartsAKilledGuestAgain(t *testing.T) {
 	m := startMachine(t, "init")
 	before := m.connect(t)
 	boots := map[any]bool{before.Hello().BootID: true}
+	registries := map[string]bool{string(before.RunRegistry()): true}
 	for range 3 {
 		pid := serving(t, m.role.Process.Pid)
 		if pid == 0 {
@@ -96,6 +97,12 @@ func TestInitStartsAKilledGuestAgain(t *testing.T) {
 			t.Error("the boot id is the same")
 		} else {
 			boots[id] = true
+		}
+		// What one that was killed had heard of, the next one does not know.
+		if id := string(c.RunRegistry()); len(id) == 0 || registries[id] {
+			t.Errorf("the registry of runs is %x again", id)
+		} else {
+			registries[id] = true
 		}
 		if r := shell(t.Context(), c, "echo still here"); r.err != nil || r.stdout != "still here\n" {
 			t.Errorf("%+v", r)

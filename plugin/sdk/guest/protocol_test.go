@@ -131,6 +131,7 @@ func TestAGuestIsNotBelieved(t *testing.T) {
 		"many features":      {opened(func(o *berthv1.Opened) { o.Features = make([]string, 257) }), "257 features"},
 		"an empty feature":   {opened(func(o *berthv1.Opened) { o.Features = []string{""} }), "the feature"},
 		"an odd feature":     {opened(func(o *berthv1.Opened) { o.Features = []string{"a\nb"} }), "the feature"},
+		"a long registry":    {opened(func(o *berthv1.Opened) { o.RunRegistry = make([]byte, 65) }), "registry of runs has 65 bytes"},
 		"a long feature":     {opened(func(o *berthv1.Opened) { o.Features = []string{strings.Repeat("x", 65)} }), "the feature"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,6 +67,7 @@ type Workspace struct {
 	flight   *flight // the one that is being made
 	hello    Hello
 	features []workspace.Feature
+	registry []byte
 	links    map[*link]struct{} // all that are open
 	tasks    sync.WaitGroup
 }
@@ -125,6 +126,14 @@ func (w *Workspace) Announce() []workspace.Feature {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.features)
+}
+
+// RunRegistry is who notes the workspace's runs, as its guest said at the last
+// connection: nil if it is of a version that does not say.
+func (w *Workspace) RunRegistry() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.registry
 }
 
 // Close ends the connection and all calls on it. Commands that may go on without
@@ -242,7 +251,7 @@ func (w *Workspace) fly(ctx context.Context, f *flight) {
 		return
 	}
 	f.link = l
-	w.current, w.hello, w.features = l, client.Hello(), client.Features()
+	w.current, w.hello, w.features, w.registry = l, client.Hello(), client.Features(), client.RunRegistry()
 }
 
 // connect makes a connection, again if it breaks at once.

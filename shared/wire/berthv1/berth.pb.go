@@ -864,7 +864,11 @@ type Opened struct {
 	Incarnation []byte `protobuf:"bytes,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	WorkingDir  []byte `protobuf:"bytes,3,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
 	// What this workspace has.
-	Features      []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	// Where runs can be attached: who notes the ids of the workspace's runs, such as
+	// a process in it. Random, at most 64 bytes, and another one whenever what was
+	// noted is lost. Empty where that is not known.
+	RunRegistry   []byte `protobuf:"bytes,5,opt,name=run_registry,json=runRegistry,proto3" json:"run_registry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -923,6 +927,13 @@ func (x *Opened) GetWorkingDir() []byte {
 func (x *Opened) GetFeatures() []string {
 	if x != nil {
 		return x.Features
+	}
+	return nil
+}
+
+func (x *Opened) GetRunRegistry() []byte {
+	if x != nil {
+		return x.RunRegistry
 	}
 	return nil
 }
@@ -1634,8 +1645,12 @@ type RunStart struct {
 	// status already_exists, and where what was used so long ago is not known the
 	// status is not_exist.
 	RepeatedAfterNs int64 `protobuf:"varint,12,opt,name=repeated_after_ns,json=repeatedAfterNs,proto3" json:"repeated_after_ns,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// With repeated_after_ns: the run_registry that the host was told last before it
+	// sent the start first, or empty. A registry that is this one, and has forgotten
+	// no id, knows all that was used since then, however long ago that is.
+	RunRegistry   []byte `protobuf:"bytes,13,opt,name=run_registry,json=runRegistry,proto3" json:"run_registry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunStart) Reset() {
@@ -1750,6 +1765,13 @@ func (x *RunStart) GetRepeatedAfterNs() int64 {
 		return x.RepeatedAfterNs
 	}
 	return 0
+}
+
+func (x *RunStart) GetRunRegistry() []byte {
+	if x != nil {
+		return x.RunRegistry
+	}
+	return nil
 }
 
 type RunAttach struct {
@@ -2235,7 +2257,9 @@ func (*RunResponse_SignalResult) isRunResponse_Message() {}
 func (*RunResponse_Outcome) isRunResponse_Message() {}
 
 type RunStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As Opened.run_registry, of whoever has the run. It may have changed since then.
+	RunRegistry   []byte `protobuf:"bytes,1,opt,name=run_registry,json=runRegistry,proto3" json:"run_registry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2268,6 +2292,13 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
 	return file_berthv1_berth_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RunStarted) GetRunRegistry() []byte {
+	if x != nil {
+		return x.RunRegistry
+	}
+	return nil
 }
 
 type RunAttached struct {
@@ -4847,13 +4878,14 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\fR\x04text\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x12\n" +
-	"\x04unit\x18\x04 \x01(\tR\x04unit\"w\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\"\x9a\x01\n" +
 	"\x06Opened\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x1f\n" +
 	"\vworking_dir\x18\x03 \x01(\fR\n" +
 	"workingDir\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x03(\tR\bfeatures\" \n" +
+	"\bfeatures\x18\x04 \x03(\tR\bfeatures\x12!\n" +
+	"\frun_registry\x18\x05 \x01(\fR\vrunRegistry\" \n" +
 	"\x0eDestroyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x11\n" +
 	"\x0fDestroyResponse\"\xa7\x01\n" +
@@ -4901,7 +4933,7 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x06signal\x18\x05 \x01(\v2\x13.berth.v1.RunSignalH\x00R\x06signal\x12'\n" +
 	"\x04stop\x18\x06 \x01(\v2\x11.berth.v1.RunStopH\x00R\x04stop\x12*\n" +
 	"\x05taken\x18\a \x01(\v2\x12.berth.v1.RunTakenH\x00R\x05takenB\t\n" +
-	"\amessage\"\x91\x03\n" +
+	"\amessage\"\xb4\x03\n" +
 	"\bRunStart\x124\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x16.berth.v1.WorkspaceKeyR\tworkspace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x12\n" +
@@ -4916,7 +4948,8 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"\x05stdin\x18\n" +
 	" \x01(\bR\x05stdin\x12\x1a\n" +
 	"\bdetached\x18\v \x01(\bR\bdetached\x12*\n" +
-	"\x11repeated_after_ns\x18\f \x01(\x03R\x0frepeatedAfterNsB\t\n" +
+	"\x11repeated_after_ns\x18\f \x01(\x03R\x0frepeatedAfterNs\x12!\n" +
+	"\frun_registry\x18\r \x01(\fR\vrunRegistryB\t\n" +
 	"\a_script\"\xa2\x01\n" +
 	"\tRunAttach\x124\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x16.berth.v1.WorkspaceKeyR\tworkspace\x12\x15\n" +
@@ -4945,9 +4978,10 @@ const file_berthv1_berth_proto_rawDesc = "" +
 	"stdinTaken\x12@\n" +
 	"\rsignal_result\x18\x06 \x01(\v2\x19.berth.v1.RunSignalResultH\x00R\fsignalResult\x120\n" +
 	"\aoutcome\x18\a \x01(\v2\x14.berth.v1.RunOutcomeH\x00R\aoutcomeB\t\n" +
-	"\amessage\"\f\n" +
+	"\amessage\"/\n" +
 	"\n" +
-	"RunStarted\"\x99\x01\n" +
+	"RunStarted\x12!\n" +
+	"\frun_registry\x18\x01 \x01(\fR\vrunRegistry\"\x99\x01\n" +
 	"\vRunAttached\x12#\n" +
 	"\rstdout_offset\x18\x01 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x02 \x01(\x03R\fstderrOffset\x12\x1f\n" +

@@ -15,6 +15,9 @@ type Target interface {
 	// BerthRelay returns the connection to the workspace, for one call, and
 	// connects if need be.
 	BerthRelay(ctx context.Context) (*Conn, error)
+	// RunRegistry is what the workspace said at the last connection of who notes
+	// its runs, nil if it said nothing.
+	RunRegistry() []byte
 }
 
 // Conn is the connection to a workspace, held for one call.
