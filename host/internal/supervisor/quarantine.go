@@ -60,7 +60,7 @@ func (s *Supervisor) noteDeath(why error) {
 	now := time.Now()
 	recent := slices.DeleteFunc(append(s.quarantine.deaths, now), func(t time.Time) bool { return now.Sub(t) > s.cfg.RestartWindow })
 	s.quarantine.deaths = recent
-	if len(recent) <= s.cfg.Restarts || s.start != nil { // the next one may be well
+	if len(recent) <= s.cfg.Restarts || s.start != nil || s.serving() != nil { // the next one may be well
 		return
 	}
 	reason := fmt.Sprintf("its plugin is in quarantine since %s: it ended %d times within %v, more than its budget of %d (last: %v); "+

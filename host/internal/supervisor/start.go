@@ -34,10 +34,11 @@ type plugin struct {
 	freed     bool          // free is closed
 	free      chan struct{} // closed when nobody has it and nobody will again
 	leaving   chan struct{} // closed when it is leaving
+	noted     chan struct{} // closed with ended
 }
 
 func newPlugin() *plugin {
-	return &plugin{free: make(chan struct{}), leaving: make(chan struct{})}
+	return &plugin{free: make(chan struct{}), leaving: make(chan struct{}), noted: make(chan struct{})}
 }
 
 func (p *plugin) alive() bool { return !p.ended && !exited(p.backend.Exited()) }

@@ -167,14 +167,14 @@ func (s *Supervisor) Acquire(ctx context.Context) (*Instance, error) {
 			return nil, fmt.Errorf("provider %s: start: %w", s.cfg.Provider, err)
 		}
 		s.checkQuarantine()
-		inst, at, wait, err := s.join() //nolint:contextcheck // a start is for all callers, not for this one
+		inst, at, hold, err := s.join() //nolint:contextcheck // a start is for all callers, not for this one
 		switch {
 		case err != nil:
 			return nil, err
 		case inst != nil:
 			return inst, nil
-		case wait > 0:
-			if err := s.waitBackoff(ctx, wait); err != nil {
+		case hold != nil:
+			if err := s.waitOut(ctx, hold); err != nil {
 				return nil, err
 			}
 		default:
@@ -190,32 +190,42 @@ func (s *Supervisor) Acquire(ctx context.Context) (*Instance, error) {
 	}
 }
 
+// hold is what a start waits for: that the end of the last plugin is noted, or else
+// a pause.
+type hold struct {
+	noted <-chan struct{}
+	pause time.Duration
+}
+
 // join takes the running plugin, or the start under way, or begins one, or tells
-// how long to wait before that.
-func (s *Supervisor) join() (*Instance, *attempt, time.Duration, error) {
+// what to wait for before that.
+func (s *Supervisor) join() (*Instance, *attempt, *hold, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, nil, 0, s.errClosed()
+		return nil, nil, nil, s.errClosed()
 	}
 	if p := s.serving(); p != nil {
 		p.refs++
 		s.calls.Add(1)
-		return &Instance{s: s, plugin: p}, nil, 0, nil
+		return &Instance{s: s, plugin: p}, nil, nil, nil
 	}
 	if s.start != nil {
 		s.start.needed = true
-		return nil, s.start, 0, nil
+		return nil, s.start, nil, nil
+	}
+	if s.running != nil && !s.running.ended { // it counts for what comes next
+		return nil, nil, &hold{noted: s.running.noted}, nil
 	}
 	if s.quarantine.err != nil {
-		return nil, nil, 0, s.quarantine.err
+		return nil, nil, nil, s.quarantine.err
 	}
-	if wait := s.backoff.wait(time.Now()); wait > 0 {
-		return nil, nil, wait, nil
+	if pause := s.backoff.wait(time.Now()); pause > 0 {
+		return nil, nil, &hold{pause: pause}, nil
 	}
 	at := s.begin()
 	at.needed = true
-	return nil, at, 0, nil
+	return nil, at, nil, nil
 }
 
 // serving is the plugin that takes calls, or nil. The caller holds s.mu.
@@ -226,20 +236,29 @@ func (s *Supervisor) serving() *plugin {
 	return nil
 }
 
-// waitBackoff waits before the next start of a plugin that keeps dying.
-func (s *Supervisor) waitBackoff(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+// waitOut waits for what a start waits for.
+func (s *Supervisor) waitOut(ctx context.Context, h *hold) error {
+	var over <-chan time.Time
+	if h.noted == nil {
+		timer := time.NewTimer(h.pause)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
-	case <-timer.C:
+	case <-h.noted:
+		return nil
+	case <-over:
 		return nil
 	case <-s.ctx.Done():
 		return s.errClosed()
 	case <-ctx.Done():
+		if h.noted != nil {
+			return fmt.Errorf("provider %s: its plugin has just ended: %w", s.cfg.Provider, ctx.Err())
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return fmt.Errorf("provider %s: its plugin ended %d times in a row and is started again in %v (last: %w): %w",
-			s.cfg.Provider, s.backoff.deaths, wait.Round(time.Millisecond), s.lastErr, ctx.Err())
+			s.cfg.Provider, s.backoff.deaths, h.pause.Round(time.Millisecond), s.lastErr, ctx.Err())
 	}
 }
 

@@ -50,6 +50,7 @@ func (s *Supervisor) noteEnd(p *plugin) {
 	s.mu.Lock()
 	closed, calls := s.closed, p.refs
 	p.ended = true
+	close(p.noted)
 	p.settle()
 	inOrder := p.isStopped
 	switch {
