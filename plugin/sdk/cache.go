@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-dev/berth/plugin/sdk/internal/relay"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -101,7 +103,8 @@ func replaced(id string) error {
 
 // attach asks the provider, whatever is cached; those who ask meanwhile share
 // the answer. A caller whose context ends leaves at once, and the last one to
-// leave cancels the provider's call.
+// leave cancels the provider's call. What the provider does is in the trace of the
+// first.
 func (c *cache) attach(ctx context.Context, id string, report func(Progress)) (*entry, error) { //nolint:contextcheck // the shared call outlives any one caller
 	state, err := c.server.configured()
 	if err != nil {
@@ -116,7 +119,7 @@ func (c *cache) attach(ctx context.Context, id string, report func(Progress)) (*
 		flightCtx, cancel := context.WithCancel(c.server.alive)
 		f = &flight{done: make(chan struct{}), cancel: cancel}
 		c.flights[id] = f
-		flightCtx = withReport(flightCtx, f.reports.send)
+		flightCtx = withReport(trace.ContextWithSpan(flightCtx, trace.SpanFromContext(ctx)), f.reports.send)
 		c.server.goSafely("Attach", func() { c.fly(flightCtx, f, state, id) })
 	}
 	f.waiters++

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
@@ -21,7 +23,7 @@ func DialOption(provider trace.TracerProvider) grpc.DialOption {
 	if provider == nil {
 		return grpc.EmptyDialOption{}
 	}
-	return grpc.WithStatsHandler(quiet{otelgrpc.NewClientHandler(options(provider)...)})
+	return grpc.WithStatsHandler(leaving{quiet{otelgrpc.NewClientHandler(options(provider)...)}})
 }
 
 // ServerOption has a server of berth.v1 make a span of each call, as a child of
@@ -58,4 +60,19 @@ func (q quiet) HandleRPC(ctx context.Context, event stats.RPCStats) {
 		event = &told
 	}
 	q.Handler.HandleRPC(ctx, event)
+}
+
+// leaving has a call that its caller breaks off end without an error. Callers leave a
+// stream as soon as they have their answer; one who leaves before says so in the span
+// of what they were doing.
+type leaving struct{ stats.Handler }
+
+// HandleRPC passes on what happens to a call.
+func (l leaving) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	if end, ok := event.(*stats.End); ok && status.Code(end.Error) == codes.Canceled && errors.Is(ctx.Err(), context.Canceled) {
+		told := *end
+		told.Error = nil
+		event = &told
+	}
+	l.Handler.HandleRPC(ctx, event)
 }

@@ -156,6 +156,19 @@ func (c *Collector) below(parent *Span, chain []string) *Span {
 	return nil
 }
 
+// Failed are the names of the spans, told as Await has them, whose status is an
+// error.
+func (c *Collector) Failed() (list []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		if s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR {
+			list = append(list, s.Service+":"+s.GetName())
+		}
+	}
+	return list
+}
+
 func (c *Collector) names() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -77,15 +77,21 @@ type provider struct {
 }
 
 // Create makes the folder of a key, or finds it.
-func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Workspace, error) {
+func (p *provider) Create(_ context.Context, req sdk.CreateRequest) (sdk.Workspace, error) {
 	if err := os.MkdirAll(filepath.Join(p.config.Root, req.Key()), 0o700); err != nil {
 		return nil, err
 	}
-	return p.Attach(ctx, req.Key())
+	return p.open(req.Key())
 }
 
-// Attach opens it.
-func (p *provider) Attach(_ context.Context, id string) (sdk.Workspace, error) {
+// Attach opens it, and calls a service for that.
+func (p *provider) Attach(ctx context.Context, id string) (sdk.Workspace, error) {
+	_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("service").Start(ctx, "look")
+	defer span.End()
+	return p.open(id)
+}
+
+func (p *provider) open(id string) (sdk.Workspace, error) {
 	ws, err := posix.Open(posix.Config{Dir: filepath.Join(p.config.Root, id), ID: id, Env: map[string]string{"PATH": "/usr/bin:/bin"}})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("workspace %s: %w", id, workspace.ErrUnavailable)
