@@ -71,15 +71,20 @@ func levelName(level hclog.Level) string {
 	return level.String()
 }
 
-// tellRunning tells the plugin that runs, if one does; the next ones are told with
-// their configuration.
-func (p *provider) tellRunning() error {
-	inst, ok := p.super.Serving()
-	if !ok {
-		return nil
+// tellRunning tells the plugin that serves, if one does, and then those that are
+// leaving, which need not hear it any more. The next ones are told with their
+// configuration.
+func (p *provider) tellRunning() (err error) {
+	for _, inst := range p.super.Alive() {
+		failed := p.tellLevel(inst)
+		select {
+		case <-inst.Leaving():
+		default:
+			err = failed
+		}
+		inst.Release()
 	}
-	defer inst.Release()
-	return p.tellLevel(inst)
+	return err
 }
 
 // tellLevel tells a plugin what level holds now.

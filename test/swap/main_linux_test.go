@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/berth-dev/berth/plugin/sdk"
@@ -121,7 +122,7 @@ func serve() {
 			if err != nil {
 				return nil, err
 			}
-			return configure(version, c.Root, p)
+			return configure(version, c.Root, p, env.Logger)
 		}})
 	case wire.BinaryPrefix + plain:
 		if version == picky {
@@ -129,7 +130,7 @@ func serve() {
 		}
 		sdk.Serve(sdk.Plugin[config]{Name: plain, Version: version, New: func(_ context.Context, c config, env sdk.Env) (sdk.Provider, error) {
 			env.Logger.Info("configured", "password", c.Password)
-			return configure(version, c.Root, folders(c.Root))
+			return configure(version, c.Root, folders(c.Root), env.Logger)
 		}})
 	}
 	panic(os.Args[0])
@@ -146,7 +147,7 @@ type pickyConfig struct {
 }
 
 // configure makes a provider as its version is.
-func configure(version, root string, p sdk.Provider) (sdk.Provider, error) {
+func configure(version, root string, p sdk.Provider, log hclog.Logger) (sdk.Provider, error) {
 	switch version {
 	case panics:
 		panic("this version panics when it is configured")
@@ -157,7 +158,7 @@ func configure(version, root string, p sdk.Provider) (sdk.Provider, error) {
 			time.AfterFunc(50*time.Millisecond, func() { os.Exit(9) })
 		}
 	}
-	return &gated{Provider: p, gates: gatesOf(root), version: version}, nil
+	return &gated{Provider: p, gates: gatesOf(root), version: version, log: log}, nil
 }
 
 // gatesOf is a folder in which a create leaves word, and waits for one, if it is
@@ -169,6 +170,7 @@ type gated struct {
 	sdk.Provider
 	gates   string
 	version string
+	log     hclog.Logger
 }
 
 func (g *gated) Ephemeral() bool { return g.version == temporary }
@@ -182,6 +184,7 @@ func (g *gated) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Workspac
 				return nil, ctx.Err()
 			}
 		}
+		g.log.Trace("let through", "version", g.version)
 	}
 	return g.Provider.Create(ctx, req)
 }

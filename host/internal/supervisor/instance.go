@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,18 +30,28 @@ type Instance struct {
 	released atomic.Bool
 }
 
-// Serving returns the plugin that runs, if one does. It starts none and waits for
-// nothing. The instance is released once.
-func (s *Supervisor) Serving() (*Instance, bool) {
+// Alive returns every plugin that runs: the one that serves first, and those that
+// still finish what they have. It starts none and waits for nothing. Each instance is
+// released once.
+func (s *Supervisor) Alive() (list []*Instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.serving()
-	if p == nil || s.closed {
-		return nil, false
+	if s.closed {
+		return nil
 	}
-	p.refs++
-	s.calls.Add(1)
-	return &Instance{s: s, plugin: p}, true
+	plugins := slices.Collect(maps.Keys(s.leaving))
+	if p := s.serving(); p != nil {
+		plugins = slices.Insert(plugins, 0, p)
+	}
+	for _, p := range plugins {
+		if p.freed || !p.alive() { // it is being ended
+			continue
+		}
+		p.refs++
+		s.calls.Add(1)
+		list = append(list, &Instance{s: s, plugin: p})
+	}
+	return list
 }
 
 // Client makes calls to the plugin. After its death they fail with code
