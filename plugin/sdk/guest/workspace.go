@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-dev/berth/plugin/sdk"
 	"github.com/berth-dev/berth/plugin/sdk/internal/relay"
 	"github.com/berth-dev/berth/shared/workspace"
@@ -193,7 +195,8 @@ func (w *Workspace) acquire(ctx context.Context) (*link, error) { //nolint:conte
 	}
 	f := w.flight
 	if f == nil {
-		flightCtx, cancel := context.WithCancelCause(w.alive)
+		// It outlives each of those who wait, and is in the trace of the first.
+		flightCtx, cancel := context.WithCancelCause(trace.ContextWithSpan(w.alive, trace.SpanFromContext(ctx)))
 		f = &flight{done: make(chan struct{}), cancel: cancel}
 		w.flight = f
 		w.tasks.Go(func() { w.fly(flightCtx, f) })
