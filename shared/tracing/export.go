@@ -4,7 +4,9 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -27,6 +29,9 @@ import (
 func FromEnvironment(ctx context.Context, service Service) (*Exporter, error) {
 	if !wanted() {
 		return nil, nil
+	}
+	if err := checkEndpoint(); err != nil {
+		return nil, err
 	}
 	client, err := newClient()
 	if err != nil {
@@ -63,6 +68,16 @@ func either(name string) string {
 		return value
 	}
 	return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
+}
+
+// checkEndpoint refuses what is no URL. The library would say so on stderr, with all
+// that stands there, be it a password, and export to this machine instead.
+func checkEndpoint() error {
+	u, err := url.Parse(either("ENDPOINT"))
+	if err != nil || u.Scheme == "" || u.Host == "" && u.Path == "" {
+		return errors.New("exporting traces: OTEL_EXPORTER_OTLP_ENDPOINT is no URL such as http://localhost:4318")
+	}
+	return nil
 }
 
 // newClient reads the rest of the variables itself.

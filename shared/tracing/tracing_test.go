@@ -51,3 +51,14 @@ func TestWhatIsAskedForAmiss(t *testing.T) {
 		t.Errorf("ending none: %v", err)
 	}
 }
+
+// TestAnEndpointThatIsNoURL is said without what stands there.
+func TestAnEndpointThatIsNoURL(t *testing.T) {
+	for _, endpoint := range []string{"http://me:s3cret@host:port", "me:s3cret@host", "127.0.0.1:4318", "collector:4318", "collector"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+		exporter, err := tracing.FromEnvironment(t.Context(), tracing.Service{Name: "test"})
+		if err == nil || !strings.Contains(err.Error(), "is no URL") || strings.Contains(err.Error(), "s3cret") || exporter.Provider() != nil {
+			t.Errorf("%s: %v, %v", endpoint, exporter, err)
+		}
+	}
+}
