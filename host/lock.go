@@ -246,6 +246,19 @@ func differences(found catalog.Binary, locked, standing lock.Release) []string {
 	return list
 }
 
+// appeared tells which companions lie there that did not when their plugin was
+// locked. It runs without them.
+func (p *pins) appeared(found catalog.Binary, missing []string) []string {
+	var list []string
+	for _, name := range missing {
+		path := beside(found.Path, name)
+		if _, err := os.Lstat(path); err == nil {
+			list = append(list, fmt.Sprintf("its companion %s was not there when it was locked, and is not used", path))
+		}
+	}
+	return list
+}
+
 // content is a release as copies keep it.
 func content(plugin string, r lock.Release) copies.Content {
 	c := copies.Content{Binary: catalog.BinaryName(plugin), Files: map[string]string{}}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,6 +205,31 @@ func TestLockedCompanions(t *testing.T) {
 	}
 	if info, err := ws.Stat(t.Context(), "beside:slow-helper"); err != nil || info.Size != 4 {
 		t.Errorf("after a rollback: %+v, %v", info, err)
+	}
+}
+
+// What a plugin names and was not there when it was locked is told when it comes.
+func TestCompanionsThatComeLater(t *testing.T) {
+	b := newLockBed(t, "slow", host.Provider{Config: map[string]any{"root": t.TempDir()}})
+	locked, err := b.LockPlugins(t.Context())
+	if err != nil || len(locked) != 1 || !slices.Equal(locked[0].Missing, []string{"slow-helper", "slow-rest"}) {
+		t.Fatalf("%+v, %v", locked, err)
+	}
+	if differences, err := b.CheckLock(); err != nil || len(differences) > 0 {
+		t.Errorf("%+v, %v", differences, err)
+	}
+	rest := filepath.Join(b.dir, "slow-rest")
+	if err := os.WriteFile(rest, []byte("rest"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if differences, err := b.CheckLock(); err != nil || len(differences) != 1 || !strings.Contains(differences[0].What, rest+" was not there when it was locked") {
+		t.Errorf("%+v, %v", differences, err)
+	}
+	if locked, err = b.LockPlugins(t.Context()); err != nil || len(locked[0].Companions) != 1 || !slices.Equal(locked[0].Missing, []string{"slow-helper"}) {
+		t.Errorf("%+v, %v", locked, err)
+	}
+	if differences, err := b.CheckLock(); err != nil || len(differences) > 0 {
+		t.Errorf("%+v, %v", differences, err)
 	}
 }
 

@@ -23,6 +23,8 @@ type LockedPlugin struct {
 	// beside itself.
 	Digest     string            `json:"digest"`
 	Companions map[string]string `json:"companions,omitempty"`
+	// Missing are files that it would find beside itself and that do not lie there.
+	Missing []string `json:"missing,omitempty"`
 	// Before is the digest that was locked until now, empty if none was.
 	Before string `json:"before,omitempty"`
 	// RolledBackFrom is the digest that was gone back from.
@@ -32,7 +34,7 @@ type LockedPlugin struct {
 func lockedPlugin(plugin string, before, now lock.Entry) LockedPlugin {
 	l := LockedPlugin{
 		Plugin: plugin, Platform: platform, Version: now.Version, Protocol: now.Protocol,
-		Digest: prefixed(now.SHA256), Before: prefixed(before.SHA256), RolledBackFrom: prefixed(now.RolledBackFrom),
+		Digest: prefixed(now.SHA256), Missing: now.Missing, Before: prefixed(before.SHA256), RolledBackFrom: prefixed(now.RolledBackFrom),
 	}
 	for name, digest := range now.Companions {
 		if l.Companions == nil {
@@ -120,6 +122,11 @@ func (h *Host) release(ctx context.Context, plugin string) (lock.Release, *copie
 	if err != nil {
 		return fail(err)
 	}
+	for _, name := range slices.Sorted(slices.Values(described.Companions)) {
+		if release.Companions[name] == "" {
+			release.Missing = append(release.Missing, name)
+		}
+	}
 	kept, err := h.pins.hold(found, release, true)
 	if err != nil {
 		return fail(fmt.Errorf("locking: %w", err))
@@ -199,7 +206,11 @@ func (h *Host) checkLock(f lock.File, plugin string) []string {
 	if err != nil {
 		return append(what, err.Error())
 	}
-	return append(what, differences(found, entry.Release, standing)...)
+	what = append(what, differences(found, entry.Release, standing)...)
+	if entry.RolledBackFrom != "" {
+		return what // what lies there is another release's
+	}
+	return append(what, h.pins.appeared(found, entry.Missing)...)
 }
 
 // RollbackPlugin has a plugin run what was locked before what stands in the plugin

@@ -65,10 +65,19 @@ func (a *app) listLocked(format display.Format, locked []host.LockedPlugin) erro
 			digest = shortDigest(l.Digest)
 		}
 		rows[i] = display.Row{Name: l.Plugin, Object: l, Cells: []string{
-			l.Plugin, l.Platform, cell(l.Version), strconv.Itoa(l.Protocol), cell(digest), strconv.Itoa(len(l.Companions)),
+			l.Plugin, l.Platform, cell(l.Version), strconv.Itoa(l.Protocol), cell(digest), companions(l),
 		}}
 	}
 	return display.List(a.stdout, format, heading, rows)
+}
+
+// companions is how many were locked, and of how many if some were not there.
+func companions(l host.LockedPlugin) string {
+	n := strconv.Itoa(len(l.Companions))
+	if len(l.Missing) > 0 {
+		n += " of " + strconv.Itoa(len(l.Companions)+len(l.Missing))
+	}
+	return n
 }
 
 func (a *app) checkLock(plugins []string, format display.Format) error {

@@ -55,6 +55,8 @@ type Release struct {
 	SHA256 string `yaml:"sha256"`
 	// Companions are the digests of the files that it finds beside itself.
 	Companions map[string]string `yaml:"companions,omitempty"`
+	// Missing are those that it names and which did not lie there.
+	Missing []string `yaml:"missing,omitempty"`
 }
 
 // SameBytes says whether two releases are the same, whatever they call themselves.
@@ -165,7 +167,7 @@ func (r Release) validate(at string) error {
 	if !hexDigest.MatchString(r.SHA256) {
 		return fmt.Errorf("%s.sha256: want a sha256 in hex", at)
 	}
-	if len(r.Companions) > maxCompanions {
+	if len(r.Companions)+len(r.Missing) > maxCompanions {
 		return fmt.Errorf("%s.companions: more than %d", at, maxCompanions)
 	}
 	for name, digest := range r.Companions {
@@ -174,6 +176,11 @@ func (r Release) validate(at string) error {
 		}
 		if !hexDigest.MatchString(digest) {
 			return fmt.Errorf("%s.companions.%s: want a sha256 in hex", at, name)
+		}
+	}
+	for _, name := range r.Missing {
+		if err := ValidateCompanion(name); err != nil {
+			return fmt.Errorf("%s.missing: %w", at, err)
 		}
 	}
 	return nil

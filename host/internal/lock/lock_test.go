@@ -18,7 +18,7 @@ func TestRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	entry := Entry{
 		// Digests that YAML takes for numbers, if it is let.
-		Release:        Release{Version: "1.10", Protocol: 1, SHA256: sum("1"), Companions: map[string]string{"helper": strings.Repeat("1", 31) + "e" + strings.Repeat("1", 32)}},
+		Release:        Release{Version: "1.10", Protocol: 1, SHA256: sum("1"), Companions: map[string]string{"helper": strings.Repeat("1", 31) + "e" + strings.Repeat("1", 32)}, Missing: []string{"other"}},
 		RolledBackFrom: sum("0"),
 		Previous:       &Release{Version: "true", Protocol: 1, SHA256: "0" + strings.Repeat("7", 63)},
 	}
@@ -105,6 +105,7 @@ func TestReadIsStrict(t *testing.T) {
 		"upper case":          {plugin("{version: v1, protocol: 1, sha256: " + sum("A") + "}"), "want a sha256 in hex"},
 		"path as companion":   {plugin(good + ", companions: {../x: " + sum("b") + "}}"), "plain name"},
 		"hidden companion":    {plugin(good + ", companions: {.x: " + sum("b") + "}}"), "plain name"},
+		"path as missing":     {plugin(good + ", missing: [../x]}"), "linux/amd64.missing: companion"},
 		"companion's digest":  {plugin(good + ", companions: {x: b}}"), "companions.x: want a sha256"},
 		"rolled back":         {plugin(good + ", rolled_back_from: x}"), "rolled_back_from: want a sha256"},
 		"previous, no digest": {plugin(good + ", previous: {version: v0, protocol: 1}}"), "linux/amd64.previous.sha256: want a sha256"},
