@@ -40,7 +40,7 @@ func Connect(ctx context.Context, place Place) (*Client, error) {
 	}
 	for _, path := range place.Paths {
 		c := &Client{path: path, http: &http.Client{Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path, path == place.Shared) },
 		}}}
 		status, err := c.Status(ctx)
 		if err == nil {
@@ -58,13 +58,13 @@ func Connect(ctx context.Context, place Place) (*Client, error) {
 }
 
 // dial connects to a socket whose other end is a process of this user's or of
-// root's. Root itself speaks to any.
-func dial(ctx context.Context, path string) (net.Conn, error) {
+// root's. Root itself speaks to any, but where anybody may have put the socket.
+func dial(ctx context.Context, path string, shared bool) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkServer(conn); err != nil {
+	if err := checkServer(conn, shared); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -32,6 +32,9 @@ type Place struct {
 	Paths []string
 	// Named says that somebody asked for just this path.
 	Named bool
+	// Shared is that of the paths which is in the temporary folder, where any user
+	// could have made it: nobody's serve but this user's counts there, for root too.
+	Shared string
 }
 
 // Locate tells where the admin socket of a configuration's serve is: at named,
@@ -62,14 +65,14 @@ func Locate(configFile, dataDir, named string) (Place, error) {
 	}
 	sum := sha256.Sum256([]byte(place.Config))
 	file := "admin-" + hex.EncodeToString(sum[:])[:hashLength] + ".sock"
-	for _, dir := range []string{
-		below(os.Getenv("XDG_RUNTIME_DIR"), "berth"),
-		below(dataDir, "run"),
-		below(os.TempDir(), fmt.Sprintf("berth-%d", os.Getuid())),
-	} {
+	shared := below(os.TempDir(), fmt.Sprintf("berth-%d", os.Getuid()))
+	for _, dir := range []string{below(os.Getenv("XDG_RUNTIME_DIR"), "berth"), below(dataDir, "run"), shared} {
 		path := filepath.Join(dir, file)
 		if filepath.IsAbs(dir) && len(path) <= maxPath && !slices.Contains(place.Paths, path) {
 			place.Paths = append(place.Paths, path)
+			if dir == shared {
+				place.Shared = path
+			}
 		}
 	}
 	return place, nil

@@ -48,6 +48,13 @@ func TestLocate(t *testing.T) {
 			if !slices.Equal(got, want) || place.Named != (test.named != "") {
 				t.Errorf("got %q, named %v, want %q", got, place.Named, want)
 			}
+			wantShared := "" // the last, if nobody named one
+			if n := len(place.Paths); test.named == "" {
+				wantShared = place.Paths[n-1]
+			}
+			if place.Shared != wantShared {
+				t.Errorf("shared is %q, want %q", place.Shared, wantShared)
+			}
 		})
 	}
 	if _, err := Locate("", "", long); !errors.Is(err, workspace.ErrInvalid) || !strings.Contains(err.Error(), "at most 103 bytes, and this one 104") {

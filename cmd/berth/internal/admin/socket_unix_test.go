@@ -168,7 +168,8 @@ func TestAnotherUserIsRefused(t *testing.T) {
 	connect(t, place)
 }
 
-// Root looks after other users' serves.
+// Root looks after other users' serves, but not after what they put where its own
+// could be.
 func TestRootIsLetIn(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "a", "s")
@@ -200,6 +201,9 @@ func TestRootIsLetIn(t *testing.T) {
 	client := connect(t, Place{Paths: []string{path}})
 	if client.Serve.PID != cmd.Process.Pid {
 		t.Errorf("pid %d, want %d", client.Serve.PID, cmd.Process.Pid)
+	}
+	if c, err := Connect(t.Context(), Place{Paths: []string{path}, Shared: path}); err == nil || !strings.Contains(err.Error(), "belongs to uid 65534") {
+		t.Errorf("another user's in the temporary folder: %v, %v", c, err)
 	}
 }
 
