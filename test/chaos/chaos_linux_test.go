@@ -37,6 +37,10 @@ const (
 	// no command could be found again in the 10 s for which it is kept.
 	strike = 300 * time.Millisecond
 	calm   = 5 * time.Second
+	// breath is how long a plugin that was started again is left alone: time to be
+	// asked for the commands that it can find. On a slow machine much of their 10 s is
+	// over by then, and another strike would take the rest.
+	breath = time.Second
 	// settled is more than what is left takes to go.
 	settled = 30 * time.Second
 	// memoryMore is how much the heap may have grown: a thousandth of what went
@@ -204,7 +208,7 @@ func (s *storm) rage(ctx context.Context) {
 		case <-tick.C:
 		}
 		st := s.host.Providers()[rand.IntN(len(pluginOf))]
-		if st.PID == 0 || time.Since(s.struck[st.Name]) < calm {
+		if st.PID == 0 || time.Since(s.struck[st.Name]) < calm || pluginOf[st.Name] == durable.Name && time.Since(st.Since) < breath {
 			continue
 		}
 		s.struck[st.Name] = time.Now()

@@ -1,6 +1,7 @@
 package swap
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +20,20 @@ func TestAnIdlePluginIsStoppedAndStartedByTheNextCall(t *testing.T) {
 			b := newBed(t, plugin, idleAfter(300*time.Millisecond))
 			ws := b.workspace(t)
 			// What is under way is no idleness, however long it says nothing.
-			if res, err := ws.Run(t.Context(), workspace.Command{Script: "sleep 1; echo done"}); err != nil || string(res.Stdout) != "done\n" {
-				t.Errorf("%+v, %v", res, err)
+			stdin, in := io.Pipe()
+			p, err := ws.Start(t.Context(), workspace.Command{Script: "read -r line; echo done", Stdin: stdin})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if n := strings.Count(strings.Join(b.kinds(t), " "), "idle-stop"); n > 0 {
+			stops := func() int { return strings.Count(strings.Join(b.kinds(t), " "), "idle-stop") }
+			before := stops()
+			time.Sleep(time.Second) // far longer than it may be idle
+			if n := stops() - before; n > 0 {
 				t.Errorf("stopped in mid-run: %v", b.kinds(t))
+			}
+			_ = in.Close()
+			if res, err := p.Wait(); err != nil || string(res.Stdout) != "done\n" {
+				t.Errorf("%+v, %v", res, err)
 			}
 			for i := range 3 {
 				poll(t, "it to be stopped", func() bool { st := b.status(); return st.State == "stopped" && st.PID == 0 })

@@ -24,9 +24,9 @@ func TestANewOneThatDoesNotComeUpLeavesTheOldOne(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, plain, func(_ *host.Config, p *host.Provider) {
-				p.StartTimeout = 20 * time.Second
-				if version == hangs {
-					p.StartTimeout = 3 * time.Second
+				p.StartTimeout = time.Minute
+				if version == hangs { // in which the other versions must start too
+					p.StartTimeout = 10 * time.Second
 				}
 			})
 			ws := b.workspace(t)
