@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/host/internal/copies"
 	"github.com/berth-dev/berth/host/internal/lock"
+	"github.com/berth-dev/berth/shared/digest"
 )
 
 // LockFileName is what the lock file beside a configuration is called.
@@ -218,14 +219,9 @@ func beside(binary, name string) string {
 	return filepath.Join(filepath.Dir(binary), name)
 }
 
-const digestPrefix = "sha256:"
-
 func (p *pins) hexDigest(path string) (string, error) {
-	digest, err := p.digests.Of(path)
-	if err != nil {
-		return "", err
-	}
-	return digest[len(digestPrefix):], nil
+	sum, err := p.digests.Of(path)
+	return strings.TrimPrefix(sum, digest.Prefix), err
 }
 
 // differences says how what stands in a plugin's folder differs from what is locked.
@@ -279,7 +275,7 @@ func (p *pins) copyPath(plugin string, r lock.Release) string {
 func (p *pins) pinned(found catalog.Binary, entry lock.Entry, mayCopy bool) catalog.Binary {
 	c := content(found.Name, entry.Release)
 	return found.Pinned(catalog.Pin{
-		Digest:         digestPrefix + entry.SHA256,
+		Digest:         digest.Prefix + entry.SHA256,
 		Content:        c.Folder(),
 		RolledBackFrom: prefixed(entry.RolledBackFrom),
 		Open: func() (string, func(), error) {
@@ -296,7 +292,7 @@ func prefixed(hex string) string {
 	if hex == "" {
 		return ""
 	}
-	return digestPrefix + hex
+	return digest.Prefix + hex
 }
 
 // hold returns the copy of a release, which is made of what stands where the plugin

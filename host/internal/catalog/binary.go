@@ -1,15 +1,13 @@
 package catalog
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/berth-dev/berth/shared/digest"
 )
 
 // Binary is one plugin binary on this machine.
@@ -20,12 +18,12 @@ type Binary struct {
 	Path string
 
 	info   fs.FileInfo // what stood at Path when it was found
-	digest *digest
+	digest *sum
 	pin    *Pin
 }
 
 func newBinary(name, path string, info fs.FileInfo) Binary {
-	return Binary{Name: name, Path: path, info: info, digest: &digest{}}
+	return Binary{Name: name, Path: path, info: info, digest: &sum{}}
 }
 
 // Same reports whether other is the same file, unchanged as far as inode, size
@@ -34,18 +32,14 @@ func (b Binary) Same(other Binary) bool {
 	if b.pin != nil || other.pin != nil {
 		return b.pin != nil && other.pin != nil && b.Path == other.Path && b.pin.same(*other.pin)
 	}
-	return b.Path == other.Path && b.info != nil && other.info != nil && sameFile(b.info, other.info)
+	return b.Path == other.Path && b.info != nil && other.info != nil && digest.SameFile(b.info, other.info)
 }
 
-func sameFile(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-// digest is computed once for a file that does not change.
-type digest struct {
-	mu   sync.Mutex
-	info fs.FileInfo // of the file that was read
-	sum  atomic.Pointer[string]
+// sum is the digest of a file, computed once if that does not change.
+type sum struct {
+	mu     sync.Mutex
+	memory digest.Memory
+	known  atomic.Pointer[string]
 }
 
 // Digest returns "sha256:" and the hex digest of the bytes that stand at Path
@@ -57,39 +51,30 @@ func (b Binary) Digest() (string, error) {
 	}
 	d := b.digest
 	if d == nil { // a Binary that was not found here
-		d = &digest{}
+		d = &sum{}
 	}
-	sum, err := d.of(b.Path)
+	text, err := d.of(b.Path)
 	if err != nil {
 		return "", fmt.Errorf("digest of plugin %s: %w", b.Name, err)
 	}
-	return sum, nil
+	return text, nil
 }
 
 // of returns the digest of the file that is at path now.
-func (d *digest) of(path string) (string, error) {
+func (d *sum) of(path string) (string, error) {
 	file, err := Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	info, err := file.Stat()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text, err := d.memory.Of(file)
 	if err != nil {
 		return "", err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.info != nil && sameFile(d.info, info) {
-		return *d.sum.Load(), nil
-	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return "", err
-	}
-	sum := "sha256:" + hex.EncodeToString(hash.Sum(nil))
-	d.sum.Store(&sum)
-	d.info = info
-	return sum, nil
+	d.known.Store(&text)
+	return text, nil
 }
 
 // KnownDigest returns the digest if [Binary.Digest] has computed it, or "". It
@@ -101,8 +86,8 @@ func (b Binary) KnownDigest() string {
 	if b.digest == nil {
 		return ""
 	}
-	if sum := b.digest.sum.Load(); sum != nil {
-		return *sum
+	if text := b.digest.known.Load(); text != nil {
+		return *text
 	}
 	return ""
 }

@@ -51,18 +51,18 @@ func At(name, path string) Binary { return newBinary(name, path, nil) }
 // far as inode, size and modification time tell.
 type Digests struct {
 	mu    sync.Mutex
-	files map[string]*digest
+	files map[string]*sum
 }
 
 // Of returns "sha256:" and the hex digest of the bytes that stand at path now.
 func (d *Digests) Of(path string) (string, error) {
 	d.mu.Lock()
 	if d.files == nil {
-		d.files = make(map[string]*digest)
+		d.files = make(map[string]*sum)
 	}
 	file := d.files[path]
 	if file == nil {
-		file = &digest{}
+		file = &sum{}
 		d.files[path] = file
 	}
 	d.mu.Unlock()

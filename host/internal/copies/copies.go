@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/berth-dev/berth/host/internal/catalog"
+	"github.com/berth-dev/berth/shared/digest"
 )
 
 // Content is a binary and the files that it finds beside itself, by their hex
@@ -215,11 +216,11 @@ func (s *Store) verifyFile(path, want string) error {
 	}
 	stamp := stampOf(before, want)
 	settled := stamp.settled()
-	found, err := digestOf(file)
+	found, err := digest.Of(file)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
-	if found != want {
+	if found = strings.TrimPrefix(found, digest.Prefix); found != want {
 		return &DigestError{Path: path, Found: found, Want: want}
 	}
 	if settled { // or a change could follow that does not show in the stamp

@@ -86,11 +86,3 @@ func copyFile(to, from, want string) (err error) {
 	}
 	return out.Sync() // a rollback may have nothing else
 }
-
-func digestOf(r io.Reader) (string, error) {
-	hash := sha256.New()
-	if _, err := io.Copy(hash, r); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
-}

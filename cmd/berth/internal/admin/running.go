@@ -1,28 +1,20 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
-	"os"
 	"sync"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/shared/digest"
 )
 
 // running knows the digests of the bytes that plugins run, which are not always
 // those that stand at the path they were started from.
 type running struct {
 	mu      sync.Mutex
-	digests map[int]runningDigest // by pid
+	digests map[int]*digest.Memory // by pid
 }
 
-type runningDigest struct {
-	info os.FileInfo // of the file that was read
-	sum  string
-}
-
-func newRunning() *running { return &running{digests: make(map[int]runningDigest)} }
+func newRunning() *running { return &running{digests: make(map[int]*digest.Memory)} }
 
 // maxDigests is more than the plugins that run at a time: with more, those of
 // processes that are gone are forgotten with the others.
@@ -46,23 +38,15 @@ func (r *running) digest(pid int) (string, error) {
 		return "", err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return "", err
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.digests[pid]; ok && os.SameFile(known.info, info) && known.info.Size() == info.Size() && known.info.ModTime().Equal(info.ModTime()) {
-		return known.sum, nil
+	memory := r.digests[pid]
+	if memory == nil {
+		if len(r.digests) >= maxDigests {
+			clear(r.digests)
+		}
+		memory = new(digest.Memory)
+		r.digests[pid] = memory
 	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return "", err
-	}
-	if len(r.digests) >= maxDigests {
-		clear(r.digests)
-	}
-	sum := "sha256:" + hex.EncodeToString(hash.Sum(nil))
-	r.digests[pid] = runningDigest{info, sum}
-	return sum, nil
+	return memory.Of(file)
 }
