@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/berth-dev/berth/host/internal/catalog"
 	"github.com/berth-dev/berth/host/internal/events"
 	"github.com/berth-dev/berth/host/internal/supervisor"
+	"github.com/berth-dev/berth/shared/secret"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 	"github.com/berth-dev/berth/shared/workspace"
 )
@@ -179,23 +179,7 @@ func (p *provider) keepSecret(values []string) {
 	for _, value := range values {
 		p.secret[value] = true
 	}
-	p.secrets = redactor(sortedKeys(p.secret))
-}
-
-// minSecret is the shortest value that is looked for in what a plugin writes:
-// shorter ones are found in any text.
-const minSecret = 4
-
-func redactor(secrets []string) *strings.Replacer {
-	// A secret may begin another one: the longer is looked for first.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, secret := range secrets {
-		if len(secret) >= minSecret {
-			pairs = append(pairs, secret, "[redacted]")
-		}
-	}
-	return strings.NewReplacer(pairs...)
+	p.secrets = secret.Replacer(sortedKeys(p.secret))
 }
 
 // redact keeps the configuration's secrets out of logs and errors, whatever the

@@ -177,9 +177,6 @@ func TestSecretsAreFound(t *testing.T) {
 	if !slices.Equal(got, []string{"key-a", "value"}) {
 		t.Errorf("%q", got)
 	}
-	if got := redactor([]string{"key", "key-long", "abc"}).Replace("key-long key abc"); got != "[redacted] key abc" {
-		t.Error(got)
-	}
 }
 
 func TestConventionalVariablesGoToWhatWasInstalledWithThisProgram(t *testing.T) {

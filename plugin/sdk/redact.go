@@ -1,22 +1,16 @@
 package sdk
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-dev/berth/shared/secret"
 	"github.com/berth-dev/berth/shared/wire"
 	"github.com/berth-dev/berth/shared/wire/berthv1"
 )
-
-// minSecret is the shortest value that is looked for in texts: a shorter one
-// stands in them by chance, and its replacement would tell where.
-const minSecret = 4
-
-const redacted = "[redacted]"
 
 // redactor takes the secrets of the configuration out of texts that leave the
 // plugin, whoever wrote them: an author's error that quotes a URL with its
@@ -25,22 +19,10 @@ type redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// set takes the secrets, longest first.
+// set takes the secrets.
 func (r *redactor) set(secrets []string) {
-	var pairs []string
-	for _, secret := range secrets {
-		if len(secret) < minSecret {
-			continue
-		}
-		pairs = append(pairs, secret, redacted)
-		if quoted, err := json.Marshal(secret); err == nil {
-			if inside := string(quoted[1 : len(quoted)-1]); inside != secret {
-				pairs = append(pairs, inside, redacted)
-			}
-		}
-	}
-	if len(pairs) > 0 {
-		r.replacer.Store(strings.NewReplacer(pairs...))
+	if replacer := secret.Replacer(secrets); replacer != nil {
+		r.replacer.Store(replacer)
 	}
 }
 

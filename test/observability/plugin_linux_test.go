@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -128,6 +129,9 @@ func (f *files) Stat(ctx context.Context, file string) (workspace.FileInfo, erro
 			f.p.log.Log(level, "a record of "+level.String(), "token", token)
 		}
 		fmt.Fprintln(os.Stderr, "spoke with "+token) // no record
+		key := f.p.config.Env["KEY"]
+		f.p.log.Error(fmt.Sprintf("the service refused %q", key), "url", "https://service/?key="+url.QueryEscape(key))
+		fmt.Fprintln(os.Stderr, "the key is\n"+key+"\nand ends here")
 	}
 	return f.Workspace.Stat(ctx, file)
 }

@@ -23,6 +23,8 @@ const (
 	theToken   = "t0ken-of-the-configuration"
 	theEnv     = "v4lue-of-the-configured-env"
 	theCommand = "v4lue-of-a-commands-env"
+	// theKey has several lines, and what is written in other ways where it is quoted.
+	theKey = "-----BEGIN \"KEY\"-----\nMIIEvQ+k3y/m4terial&more=\n-----END-----\n"
 )
 
 // TestNoSecretIsTold (contract B7): whatever a plugin does with what it knows.
@@ -39,7 +41,7 @@ func TestNoSecretIsTold(t *testing.T) {
 				c.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
 				c.Logger = log.logger(hclog.Trace)
 				p.Config["token"] = theToken
-				p.Config["env"] = map[string]any{"SECRET": theEnv}
+				p.Config["env"] = map[string]any{"SECRET": theEnv, "KEY": theKey}
 				p.InheritEnv = []string{tokenVariable}
 			})
 			if err := h.SetLogLevel(plugin, hclog.Trace); err != nil {
@@ -59,6 +61,7 @@ func TestNoSecretIsTold(t *testing.T) {
 				c.Await(t, wire.BinaryPrefix+plugin+":berth.v1.Provider/Remove")
 			}
 			log.await(t, "spoke with [redacted]")
+			log.await(t, "and ends here")
 			log.await(t, "a record of debug")
 			if plugin == current {
 				log.await(t, "a record of trace")
@@ -75,7 +78,7 @@ func TestNoSecretIsTold(t *testing.T) {
 			spans := c.Raw()
 			texts = append(texts, string(text), log.String(), spans)
 			for _, text := range texts {
-				for _, secret := range []string{theToken, theEnv, theCommand, base64.StdEncoding.EncodeToString([]byte(theToken))} {
+				for _, secret := range []string{theToken, theEnv, theCommand, "m4terial", base64.StdEncoding.EncodeToString([]byte(theToken))} {
 					if i := strings.Index(text, secret); i >= 0 {
 						t.Errorf("%s is told: …%s…", secret, text[max(i-200, 0):min(i+len(secret)+50, len(text))])
 					}
