@@ -152,8 +152,9 @@ func environment(list []string) map[string]string {
 	return env
 }
 
-// connectThreads are what connect has beside those of Go's runtime.
-const connectThreads = 2
+// connectThreads are what connect has beside those of Go's runtime: one of them waits
+// for the end of its input.
+const connectThreads = 3
 
 // pollable returns the same pipe or socket as one that no thread waits for. The
 // flag for that belongs to all who share a file: of a terminal, the shell too.

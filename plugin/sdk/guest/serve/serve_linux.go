@@ -119,6 +119,7 @@ func stop(server *grpc.Server) {
 
 func serverOptions() []grpc.ServerOption {
 	return append(wire.ServerOptions(),
+		grpc.Creds(newInputs()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(prefaceWait),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),

@@ -36,6 +36,8 @@ type socket struct {
 	path   string
 	logger hclog.Logger
 	slots  chan struct{}
+	// watches are of connections whose ends are waited for, and end with them.
+	watches sync.WaitGroup
 
 	mu     sync.Mutex
 	lock   *os.File // held for as long as the socket is served
@@ -112,8 +114,13 @@ func (s *socket) listener() (_ *net.UnixListener, closed bool) {
 	return s.bound, s.closed
 }
 
-// close removes the socket and gives up the lock, in this order.
-func (s *socket) close() error { return errors.Join(s.Close(), s.lock.Close()) }
+// close removes the socket and gives up the lock, in this order. The connections must
+// have been closed.
+func (s *socket) close() error {
+	err := errors.Join(s.Close(), s.lock.Close())
+	s.watches.Wait()
+	return err
+}
 
 // Close removes the socket, if it is the one that is in its place. It may be called
 // again.
@@ -151,7 +158,7 @@ func (s *socket) Accept() (net.Conn, error) {
 		default:
 			select {
 			case s.slots <- struct{}{}:
-				return &served{UnixConn: c, end: sync.OnceFunc(func() { <-s.slots })}, nil
+				return &served{UnixConn: c, end: sync.OnceFunc(func() { <-s.slots }), watches: &s.watches}, nil
 			default:
 				s.logger.Warn("refused a connection: there are too many", "most", maxConnections)
 			}
@@ -184,7 +191,8 @@ func peer(c *net.UnixConn) (uint32, error) {
 type served struct {
 	*net.UnixConn
 
-	end func()
+	end     func()
+	watches *sync.WaitGroup
 }
 
 // Close ends the connection.

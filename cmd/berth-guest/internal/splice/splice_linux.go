@@ -1,6 +1,3 @@
-// Package splice joins this process's standard input and output to the guest's
-// socket: the role of berth-guest that a provider starts inside a container to
-// speak to the guest there.
 package splice
 
 import (
@@ -10,8 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/plugin/sdk/guest/serve"
 )
 
 const (
@@ -37,23 +39,39 @@ var (
 	ErrRefused = errors.New("the guest refused the connection")
 )
 
-// Run joins in and out to the socket until either side ends. It returns with
-// reads of in still under way, which end with the process.
-func Run(ctx context.Context, path string, in io.Reader, out io.Writer) error {
+// Run joins in and out to the socket until either side ends. The guest reads in
+// itself where that is a pipe or a socket: then what a client sends is copied once
+// less on its way. It returns with reads of in still under way, which end with the
+// process.
+func Run(ctx context.Context, path string, in *os.File, out io.Writer) error {
 	conn, err := dial(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	go func() {
-		_, err := io.CopyBuffer(conn, in, make([]byte, bufferSize))
-		if err != nil { // the client's end, or the guest's, which is seen below
-			_ = conn.Close()
-			return
+	if serve.CanHandOver(in) {
+		err := serve.HandOver(conn, in)
+		switch {
+		case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+			return fmt.Errorf("%s: %w", path, ErrRefused)
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		_ = conn.CloseWrite()
-		_ = conn.SetReadDeadline(time.Now().Add(lastWords))
-	}()
+		go func() {
+			awaitEnd(in)
+			_ = conn.SetReadDeadline(time.Now().Add(lastWords))
+		}()
+	} else {
+		go func() {
+			_, err := io.CopyBuffer(conn, in, make([]byte, bufferSize))
+			if err != nil { // the client's end, or the guest's, which is seen below
+				_ = conn.Close()
+				return
+			}
+			_ = conn.CloseWrite()
+			_ = conn.SetReadDeadline(time.Now().Add(lastWords))
+		}()
+	}
 	n, err := io.CopyBuffer(out, conn, make([]byte, bufferSize))
 	switch {
 	case n == 0 && (err == nil || errors.Is(err, syscall.ECONNRESET)):
@@ -63,6 +81,23 @@ func Run(ctx context.Context, path string, in io.Reader, out io.Writer) error {
 		return nil
 	}
 	return fmt.Errorf("%s: joining it to the standard streams: %w", path, err)
+}
+
+// awaitEnd waits until nobody writes to a pipe or socket any more, and reads nothing.
+func awaitEnd(in *os.File) {
+	raw, err := in.SyscallConn()
+	if err != nil {
+		return
+	}
+	// Its number must stay for as long as a thread waits for it.
+	_ = raw.Control(func(fd uintptr) {
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, -1) //nolint:gosec // a descriptor is a small number
+			if n > 0 || !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
 }
 
 // dial waits for the socket to be served.
