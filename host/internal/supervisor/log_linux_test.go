@@ -74,3 +74,35 @@ func TestLifeIsLogged(t *testing.T) {
 			strings.Contains(text, "test: plugin ended: ") && strings.Contains(text, `status="exit status 3"`)
 	})
 }
+
+// A start that the host itself gives up is nothing to warn of.
+func TestAStartThatIsGivenUpIsNoWarning(t *testing.T) {
+	for name, giveUp := range map[string]func(s *Supervisor, cancel func()){
+		"by who asked":    func(_ *Supervisor, cancel func()) { cancel() },
+		"by the shutdown": func(s *Supervisor, _ func()) { _ = s.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := &gate{open: make(chan struct{})}
+			close(out.open)
+			bin := install(faults.Good)
+			cfg := bin.config(t)
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: out})
+			s := supervise(t, cfg)
+			acquire(t, s).Release()
+			bin.put(faults.Silent)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			reloaded := make(chan error, 1)
+			go func() { reloaded <- s.Reload(ctx) }()
+			poll(t, "the new one's process", func() bool { return len(childrenOf(t, faults.Silent)) == 1 })
+			giveUp(s, cancel)
+			if err := <-reloaded; err == nil {
+				t.Error("it was not given up")
+			}
+			poll(t, "it is told", func() bool { return strings.Contains(out.String(), "given up") })
+			if text := out.String(); strings.Contains(text, "[WARN]") {
+				t.Errorf("%s", text)
+			}
+		})
+	}
+}

@@ -102,6 +102,8 @@ func (s *Supervisor) runStart(ctx context.Context, at *attempt) {
 	switch {
 	case refused != nil:
 		s.logger.Warn("plugin was not swapped", "error", err, "path", at.binary.Path, "pid", refused.backend.PID())
+	case err != nil && ctx.Err() != nil: // by a shutdown, or since nobody waited any more
+		s.logger.Debug("plugin was not waited for", "error", err)
 	case err != nil:
 		s.logger.Warn("plugin did not start", "error", err)
 	default:
