@@ -53,6 +53,11 @@ func TestTraces_ReachTheEngine(t *testing.T) { // not parallel: it sets variable
 	ctx, root := exporter.Tracer("test").Start(t.Context(), "request")
 	err = ws.WriteFile(ctx, "a", nil)
 	if ref, ok := ws.Ref(); ok {
+		if again, err := h.Attach(ref); err != nil {
+			t.Error(err)
+		} else if _, err := again.Stat(ctx, "a"); err != nil {
+			t.Error(err)
+		}
 		if err := h.Destroy(ctx, ref); err != nil {
 			t.Error(err)
 		}
@@ -63,8 +68,9 @@ func TestTraces_ReachTheEngine(t *testing.T) { // not parallel: it sets variable
 	}
 	const host, plugin = "embedder:", pluginName + ":"
 	create := []string{host + "request", host + "write traced", host + "create traced", host + "berth.v1.Provider/Create", plugin + "berth.v1.Provider/Create"}
-	for _, call := range []string{"POST /containers/create", "POST /containers/{id}/start"} {
+	for _, call := range []string{"POST /containers/create", "POST /containers/{id}/start", "POST /containers/{id}/exec"} {
 		c.Await(t, append(create, plugin+call)...)
 	}
+	c.Await(t, host+"request", host+"stat traced", host+"attach traced", host+"berth.v1.Provider/Attach", plugin+"berth.v1.Provider/Attach", plugin+"GET /containers/{id}/json")
 	c.Await(t, host+"request", host+"destroy traced", host+"berth.v1.Provider/Destroy", plugin+"berth.v1.Provider/Destroy", plugin+"DELETE /containers/{id}")
 }
