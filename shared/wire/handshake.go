@@ -45,6 +45,10 @@ const (
 	// ConnWindow is gRPC's window of one connection. It is given back when bytes
 	// arrive, not when they are read, so a slow stream does not hold it.
 	ConnWindow = 8 << 20
+	// Buffer is how much is read from a connection, or written to it, at once. With
+	// gRPC's own default, half of it, a file takes a third more system calls at each
+	// end. A buffer for writing is held only while something is written.
+	Buffer = 64 << 10
 	// MaxHeaders is gRPC's limit on the headers of one call, which hold an
 	// error's status with its detail. It is set on both sides: gRPC's own default
 	// differs between releases, and a header over it ends the whole connection.
@@ -71,6 +75,8 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxHeaderListSize(MaxHeaders),
 		grpc.StaticStreamWindowSize(StreamWindow),
 		grpc.StaticConnWindowSize(ConnWindow),
+		grpc.ReadBufferSize(Buffer),
+		grpc.WriteBufferSize(Buffer),
 		grpc.ForceServerCodecV2(newCodec()),
 	}
 }
@@ -87,5 +93,7 @@ func DialOptions() []grpc.DialOption {
 		grpc.WithMaxHeaderListSize(MaxHeaders),
 		grpc.WithStaticStreamWindowSize(StreamWindow),
 		grpc.WithStaticConnWindowSize(ConnWindow),
+		grpc.WithReadBufferSize(Buffer),
+		grpc.WithWriteBufferSize(Buffer),
 	}
 }

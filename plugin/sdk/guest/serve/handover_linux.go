@@ -90,7 +90,7 @@ func (s *served) takeInput() (net.Conn, error) {
 	h.finish = sync.OnceValue(func() error { return errors.Join(in.Close(), s.Close()) })
 	s.watches.Go(func() { // ends with the connection
 		// Nothing more comes here but the end, or the time limit of the first words.
-		_, _ = s.UnixConn.Read(byteRead[:])
+		_, _ = s.Read(byteRead[:])
 		_ = h.finish()
 	})
 	return h, nil

@@ -15,9 +15,9 @@ const (
 	// number, three zeros, and the length in four bytes.
 	frameHeader = 8
 	lengthAt    = 4
-	// frameBuffer is how much is read at once. The engine sends at most 32 KiB in
-	// a frame.
-	frameBuffer = 32<<10 + frameHeader
+	// frameBuffer is how much is read at once: some frames, of which the engine sends
+	// those of a file in some 4 to 32 KiB.
+	frameBuffer = 64 << 10
 	// engineTextLimit is how much is kept of an error that the engine sends in
 	// place of output.
 	engineTextLimit = 4 << 10
