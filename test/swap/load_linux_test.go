@@ -3,8 +3,10 @@ package swap
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,7 +24,6 @@ import (
 const (
 	loadSwaps   = 50
 	loadCallers = 100
-	loadThink   = 500 * time.Millisecond // of a caller, between two calls: it is no test of the machine
 	uploadSize  = 64 << 20
 	inputSize   = 3 << 20
 	readSize    = 8 << 20
@@ -88,7 +89,7 @@ type load struct {
 	mu      sync.Mutex
 	swapped chan struct{} // closed at the next swap
 	ids     []string      // of the commands
-	waiting [4]int        // of each kind, how many are in mid-flight
+	waiting [5]int        // of each kind, how many are in mid-flight
 }
 
 // The kinds of calls that are in flight at each swap.
@@ -97,6 +98,7 @@ const (
 	command
 	create
 	pausedReader
+	held // one of every caller
 )
 
 // across marks a call of a kind as being in mid-flight until the next swap is done.
@@ -132,6 +134,7 @@ func (l *load) warmUp() holdings {
 	l.command(0)
 	l.read()
 	l.small(0, 0)
+	l.hold(0)
 	l.create(0)
 	l.alone(l.t)
 	l.stop = make(chan struct{})
@@ -153,16 +156,19 @@ func (l *load) run() {
 		l.work.Go(func() {
 			for n := 0; !l.stopped(); n++ {
 				l.small(caller+1, n)
-				time.Sleep(loadThink)
+				l.hold(caller + 1)
 			}
 		})
 	}
 	for i := 0; i < loadSwaps && !l.t.Failed(); i++ {
-		poll(l.t, "one of each kind to be in mid-flight", func() bool {
+		poll(l.t, "one of each kind, and one of each caller, to be in mid-flight", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.t.Failed() || l.waiting[upload] > 0 && l.waiting[command] > 0 && l.waiting[create] > 0 && l.waiting[pausedReader] > 0
+			return l.t.Failed() || l.waiting[upload] > 0 && l.waiting[command] > 0 && l.waiting[create] > 0 && l.waiting[pausedReader] > 0 && l.waiting[held] == loadCallers
 		})
+		if n := l.status().InFlight; n < loadCallers+4 && !l.t.Failed() {
+			l.t.Errorf("swap %d: %d calls are in flight", i, n)
+		}
 		l.swap(l.t, []string{versionA, versionB}[i%2])
 		l.mu.Lock()
 		close(l.swapped)
@@ -201,7 +207,12 @@ func (l *load) upload(n int) {
 		l.t.Errorf("upload %d: %v", n, err)
 		return
 	}
-	r, err := l.ws.Open(ctx, name, workspace.ReadOptions{})
+	dir, err := l.ws.WorkingDir(ctx)
+	if err != nil {
+		l.t.Errorf("upload %d: %v", n, err)
+		return
+	}
+	r, err := os.Open(filepath.Join(dir, name)) // where it lies, for a second way through the plugin is slow
 	if err != nil {
 		l.t.Errorf("upload %d: %v", n, err)
 		return
@@ -316,7 +327,27 @@ func (l *load) read() {
 	l.calls.Add(1)
 }
 
-// small is one of the calls that are made all the time.
+// hold has a call of a caller in flight until a swap is done: an upload that is given
+// up then.
+func (l *load) hold(caller int) {
+	w, err := l.ws.Create(l.t.Context(), heldBy(caller), workspace.WriteOptions{})
+	if err == nil {
+		_, err = io.WriteString(w, "a part")
+	}
+	if err != nil {
+		l.t.Errorf("caller %d: %v", caller, err)
+		return
+	}
+	l.across(held)
+	if err := w.Abort(); err != nil {
+		l.t.Errorf("caller %d gives an upload up: %v", caller, err)
+	}
+	l.calls.Add(1)
+}
+
+func heldBy(caller int) string { return fmt.Sprintf("held-%d", caller) }
+
+// small is one of the calls that are made between two swaps.
 func (l *load) small(caller, n int) {
 	ctx := l.t.Context()
 	name := fmt.Sprintf("small/%d", caller)
@@ -326,7 +357,7 @@ func (l *load) small(caller, n int) {
 			l.t.Errorf("%s of caller %d: %v", what, caller, err)
 		}
 	}
-	switch n % 4 {
+	switch (caller + n) % 4 {
 	case 0:
 		fail("write", l.ws.WriteFile(ctx, name, []byte(content)))
 		got, err := l.ws.ReadFile(ctx, name)
@@ -359,8 +390,13 @@ func (l *load) echo(ctx context.Context, id string) {
 	}
 }
 
-// check compares what ran with what was to.
+// check compares what ran with what was to, and looks for what was given up.
 func (l *load) check() {
+	for caller := range loadCallers + 1 {
+		if _, err := l.ws.Stat(l.t.Context(), heldBy(caller)); !errors.Is(err, fs.ErrNotExist) {
+			l.t.Errorf("%s: %v", heldBy(caller), err)
+		}
+	}
 	ran, err := l.ws.ReadFile(l.t.Context(), "ran")
 	if err != nil {
 		l.t.Fatal(err)
