@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -132,7 +133,8 @@ func TestALostLockKeepsOthersOut(t *testing.T) {
 			t.Fatalf("%s: %+v", script, r)
 		}
 		ended := make(chan roleResult, 1)
-		second := exec.Command(m.binary, "serve", "--dir", m.dir, "--socket", m.socket)
+		ctx, kill := context.WithCancel(t.Context())
+		second := exec.CommandContext(ctx, m.binary, "serve", "--dir", m.dir, "--socket", m.socket)
 		go func() { ended <- runRole(t, second) }()
 		select {
 		case r := <-ended:
@@ -140,9 +142,10 @@ func TestALostLockKeepsOthersOut(t *testing.T) {
 				t.Errorf("%s: a second guest ended with %+v, want 6", script, r)
 			}
 		case <-time.After(patience):
-			_ = second.Process.Kill()
+			kill()
 			t.Fatalf("%s: a second guest serves: %+v", script, <-ended)
 		}
+		kill()
 		if m.connect(t).Hello().BootID != boot {
 			t.Errorf("%s: another guest serves it", script)
 		}

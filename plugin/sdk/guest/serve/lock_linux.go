@@ -17,8 +17,9 @@ import (
 
 const (
 	// elderWait is how long a guest that begins waits for one that has lost its lock
-	// to take it again: that one looks every [lookEvery], and may miss it once.
-	elderWait = 2*lookEvery + time.Second
+	// to take it again: that one looks every [lookEvery], late on a busy machine, and
+	// may miss it.
+	elderWait = 5 * lookEvery
 	// elderPoll is how often it looks meanwhile.
 	elderPoll = 100 * time.Millisecond
 )
@@ -31,8 +32,9 @@ func soleLock(ctx context.Context, socket string) (*os.File, error) {
 	poll := time.NewTicker(elderPoll)
 	defer poll.Stop()
 	for end := time.Now().Add(elderWait); ; {
+		elder := elderServes(socket) // before, for an elder that looks must not find the lock held by this one
 		lock, err := lockFile(lockPath(socket))
-		if err != nil || time.Now().After(end) || !elderServes(socket) {
+		if err != nil || !elder || time.Now().After(end) {
 			return lock, err
 		}
 		if err := lock.Close(); err != nil {
