@@ -36,7 +36,7 @@ func Read(path string) (File, error) {
 	}
 	parsed, err := parse(data)
 	if err != nil {
-		return File{}, fmt.Errorf("lock file %s: %w", path, err)
+		return File{}, fmt.Errorf("lock file %s: %w: put back a whole one, or remove it and lock what is installed", path, err)
 	}
 	return parsed, nil
 }

@@ -63,7 +63,7 @@ func (s *Supervisor) noteDeath(why error) {
 	if len(recent) <= s.cfg.Restarts || s.start != nil || s.serving() != nil { // the next one may be well
 		return
 	}
-	reason := fmt.Sprintf("its plugin is in quarantine since %s: it ended %d times within %v, more than its budget of %d (last: %v); "+
+	reason := fmt.Sprintf("its plugin is in quarantine since %s: it died or did not start %d times within %v, more than its budget of %d (last: %v); "+
 		"berth reload %s, a new binary, or a restart of the host starts it again",
 		now.Format(time.RFC3339), len(recent), s.cfg.RestartWindow, s.cfg.Restarts, why, s.cfg.Provider)
 	s.quarantine.err = &QuarantineError{
@@ -72,7 +72,7 @@ func (s *Supervisor) noteDeath(why error) {
 	}
 	s.quarantine.looked = now
 	s.update(func(st *Status) { st.State, st.Quarantine = Quarantined, s.quarantine.err })
-	s.cfg.Events.Add(events.Quarantined, fmt.Sprintf("it ended %d times within %v (last: %v)", len(recent), s.cfg.RestartWindow, why))
+	s.cfg.Events.Add(events.Quarantined, fmt.Sprintf("it died or did not start %d times within %v (last: %v)", len(recent), s.cfg.RestartWindow, why))
 	s.work.Go(func() { // a logger that blocks holds up nobody
 		s.logger.Error("plugin is in quarantine", "deaths", len(recent), "within", s.cfg.RestartWindow, "last", why)
 	})
