@@ -25,6 +25,9 @@ const (
 	startTimeout = 2 * time.Minute
 	// endTimeout is for a service to end what it has begun, before it is killed.
 	endTimeout = time.Minute
+	// keepAlive is for how many seconds sandboxd keeps a connection that rests: by
+	// itself 5, after which it closes it, perhaps just as the next call comes.
+	keepAlive = "3600"
 	// pollInterval is between two looks at something that is to happen.
 	pollInterval = 50 * time.Millisecond
 )
@@ -147,6 +150,7 @@ func startSandboxd(ctx context.Context, python, dir, image string) (*service, er
 	if err != nil {
 		return nil, err
 	}
+	cmd.Args = append(cmd.Args, "--timeout-keep-alive", keepAlive)
 	url := "http://127.0.0.1:" + port
 	return start(ctx, cmd, token, func(ctx context.Context) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
