@@ -35,10 +35,10 @@ COMMANDS = [
 ]
 # Runs that are there, by the last name of what is asked of them.
 RUNS = {
-    "output": ["0" * 32],
-    "stdin": ["1" * 32],
-    "signal": ["2" * 32],
-    "stop": ["3" * 32],
+    "output": ["0c1d" * 8],
+    "stdin": ["1c2d" * 8],
+    "signal": ["2c3d" * 8],
+    "stop": ["3c4d" * 8],
 }
 turns = collections.Counter()
 
