@@ -225,7 +225,7 @@ func (l *load) upload(n int) {
 			return
 		}
 	}
-	if n, err := r.Read(got); n > 0 || err != io.EOF { //nolint:errorlint // as io.Reader says
+	if n, err := r.Read(got); n > 0 || err != io.EOF {
 		l.t.Errorf("upload %d: more than was written: %v", n, err)
 	}
 	l.calls.Add(1)
